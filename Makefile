@@ -1,0 +1,38 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both make .venv with plain python3 and pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+TESTS ?=
+
+.PHONY: demo test test-all lint clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/quickstart.py
+
+test: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2 $(TESTS)
+
+# Everything, the slow tests included.
+test-all: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow" $(TESTS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e ".[test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,483 @@
+"""Offsets: how far each group's bounds must move, as an order statistic of the group's conformity scores."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from icqr.features import FloatArray, IntArray
+
+NDBool: TypeAlias = NDArray[np.bool_]
+
+CONFORMITIES = ("cqr", "cqr-r", "cqr-m")
+SIDES = ("both", "lower", "upper")
+SMALL_GROUPS = ("pooled", "infinite", "error")
+POOLED = "none (pooled offset)"
+INFINITE = "certain (infinite interval)"
+
+_LARGEST = np.finfo(np.float64).max
+
+
+# -- The rank --------------------------------------------------------------------------------------------
+
+
+def check_coverage(coverage: Any) -> Fraction:
+    """Give `coverage` as the fraction its decimal digits say: 0.9 is 9/10, not the nearest double.
+
+    Examples
+    --------
+    >>> check_coverage(0.9)
+    Fraction(9, 10)
+    """
+    if isinstance(coverage, bool) or not isinstance(coverage, int | float | Fraction | np.floating):
+        raise ValueError(
+            f"coverage must be a number strictly between 0 and 1, got {coverage!r} ({type(coverage).__name__}); "
+            "for nine times out of ten pass 0.9"
+        )
+    if not 0 < coverage < 1:
+        percent = 1 < coverage < 100
+        hint = f"; did you mean {float(coverage) / 100:g}?" if percent else "; for nine times out of ten pass 0.9"
+        raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!s}{hint}")
+    return Fraction(str(coverage))
+
+
+def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None = None) -> int:
+    """Give the rank of the calibration score that promises `coverage`: ``ceil((n + 1) * coverage)``, exactly.
+
+    Parameters
+    ----------
+    n : int
+        Number of calibration scores.
+    coverage : float
+        The wanted coverage, strictly between 0 and 1.
+    confidence : float, optional
+        If given, the smallest rank whose coverage is at least `coverage` for this share of all calibration sets
+        (the coverage that rank k gives is distributed as Beta(k, n + 1 - k)); without it the promise is on
+        average over calibration sets.
+
+    Returns
+    -------
+    int
+        A rank from 1 to n + 1. Rank n + 1 says that no finite offset exists: the n scores are too few.
+
+    Examples
+    --------
+    >>> conformal_rank(9, 0.9), conformal_rank(99, 0.9), conformal_rank(10, 0.95)
+    (9, 90, 11)
+    >>> conformal_rank(99, 0.9, confidence=0.95)
+    95
+    """
+    level = check_coverage(coverage)
+    if n < 0:
+        raise ValueError(f"n must be 0 or more, got {n}")
+    if confidence is None:
+        return math.ceil((n + 1) * level)
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be strictly between 0 and 1, got {confidence}")
+    # P(Beta(k, n + 1 - k) >= c) = P(Binomial(n, c) <= k - 1)
+    return int(stats.binom.ppf(confidence, n, float(level))) + 1
+
+
+def conformal_quantile(scores: Sequence[float] | FloatArray, coverage: float | Fraction) -> float:
+    """Give the conformal quantile of `scores`: the score of rank `conformal_rank`, or infinity if there is none.
+
+    Examples
+    --------
+    >>> conformal_quantile([3.0, 1.0, 2.0], 0.5), conformal_quantile([3.0, 1.0, 2.0], 0.9)
+    (2.0, inf)
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"scores must be one-dimensional, got shape {values.shape}")
+    if np.isnan(values).any():
+        raise ValueError(f"scores must not be NaN; row {int(np.flatnonzero(np.isnan(values))[0])} is")
+    rank = conformal_rank(len(values), coverage)
+    return float(np.partition(values, rank - 1)[rank - 1]) if rank <= len(values) else math.inf
+
+
+def offset_level(coverage: float | Fraction, symmetric: bool) -> Fraction:
+    """Give the level of each offset: the coverage itself, or (1 + coverage) / 2 with one offset per side."""
+    level = check_coverage(coverage)
+    return level if symmetric else (1 + level) / 2
+
+
+def rows_needed(coverage: float | Fraction, symmetric: bool = True) -> int:
+    """Give the smallest number of calibration rows for which a finite offset exists.
+
+    Examples
+    --------
+    >>> rows_needed(0.9), rows_needed(0.9, symmetric=False), rows_needed(0.99)
+    (9, 19, 99)
+    """
+    level = offset_level(coverage, symmetric)
+    return math.ceil(level / (1 - level))
+
+
+def _tails(coverage: float | Fraction, side: str) -> tuple[Fraction | None, Fraction | None]:
+    level = check_coverage(coverage)
+    if side == "both":
+        return (1 - level) / 2, (1 + level) / 2
+    return (1 - level, None) if side == "lower" else (None, level)
+
+
+def quantile_levels(coverage: float | Fraction, side: str) -> tuple[float, ...]:
+    """Give the quantile levels a quantile model must predict: the bounds' and the median's, ascending.
+
+    Examples
+    --------
+    >>> quantile_levels(0.9, "both"), quantile_levels(0.9, "lower"), quantile_levels(0.9, "upper")
+    ((0.05, 0.5, 0.95), (0.1, 0.5), (0.5, 0.9))
+    """
+    levels = {Fraction(1, 2), *(tail for tail in _tails(coverage, side) if tail is not None)}
+    return tuple(float(level) for level in sorted(levels))
+
+
+def bounds_from_quantiles(quantiles: FloatArray, coverage: float | Fraction, side: str) -> FloatArray:
+    """Give (n, 3) lower, median and upper from quantiles at `quantile_levels`; a side not asked for is infinite."""
+    levels = quantile_levels(coverage, side)
+    lower, upper = _tails(coverage, side)
+    median = quantiles[:, levels.index(0.5)]
+    return np.column_stack(
+        [
+            np.full_like(median, -np.inf) if lower is None else quantiles[:, levels.index(float(lower))],
+            median,
+            np.full_like(median, np.inf) if upper is None else quantiles[:, levels.index(float(upper))],
+        ]
+    )
+
+
+# -- Rounding outwards -----------------------------------------------------------------------------------
+# A score and a bound are each one subtraction away from y, and each rounds. Scores are rounded up and bounds outwards,
+# by the exact error of the subtraction (Knuth's two-sum), so that `score <= offset` if and only if y lies inside.
+
+
+def _add_up(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Give a + b, rounded towards plus infinity."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = a + b
+        part = total - a
+        error = (a - (total - part)) + (b - part)
+        return np.where(error > 0, np.nextafter(total, np.inf), total)
+
+
+def _add_down(a: FloatArray, b: FloatArray) -> FloatArray:
+    return -_add_up(-a, -b)
+
+
+def _times_up(offset: FloatArray, scale: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore"):
+        return np.nextafter(offset * scale, np.inf)
+
+
+# -- Conformity scores -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Conformity:
+    """How far y lies outside its bounds, and the interval that a given offset means.
+
+    Parameters
+    ----------
+    kind : {"cqr", "cqr-r", "cqr-m"}
+        Distance to the nearer bound as it is; divided by the width; divided by that bound's distance to the median.
+    symmetric : bool
+        One offset for both bounds, or one for each.
+    side : {"both", "lower", "upper"}
+        Which bounds there are. With one bound there is no width: both scaled scores then divide by its distance to the
+        median.
+    floor : float
+        Smallest divisor of the scaled scores.
+    y_min, y_max : float
+        Known limits of y; intervals are clipped to them.
+
+    Examples
+    --------
+    >>> bounds = np.array([[0.0, 1.0, 4.0]])
+    >>> Conformity("cqr").scores(bounds, np.array([5.0]))
+    array([[1.]])
+    >>> Conformity("cqr").intervals(bounds, np.array([[2.0, 2.0]]))
+    array([[-2.,  6.]])
+    """
+
+    kind: str = "cqr"
+    symmetric: bool = True
+    side: str = "both"
+    floor: float = 1.0
+    y_min: float = -math.inf
+    y_max: float = math.inf
+
+    def scores(self, bounds: FloatArray, y: FloatArray) -> FloatArray:
+        """Give (n, 1) scores, or (n, 2) for the lower and the upper bound when there is one offset per side."""
+        lower, _, upper = bounds.T
+        sides = np.column_stack([_add_up(lower, -y), _add_up(y, -upper)])
+        if self.kind != "cqr":
+            with np.errstate(over="ignore"):
+                sides = np.nextafter(sides / self._scale(bounds), np.inf)
+        # A distance below the smallest double rounds up to it; a side without a bound never decides.
+        sides = np.maximum(sides, -_LARGEST)
+        return sides.max(axis=1, keepdims=True) if self.symmetric else sides
+
+    def intervals(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
+        """Give (n, 2) intervals: bounds moved out by their offsets (n, 2), the centre inside, clipped to y's limits."""
+        return self._clip(self._contain_centre(self._moved(bounds, offsets), bounds))
+
+    def collapsed(self, bounds: FloatArray, offsets: FloatArray) -> NDBool:
+        """Tell which rows' bounds moved in past the centre, so that the centre holds them."""
+        moved = self._moved(bounds, offsets)
+        return np.asarray((moved != self._contain_centre(moved, bounds)).any(axis=1))
+
+    def _moved(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
+        lower, _, upper = bounds.T
+        if self.kind != "cqr":
+            offsets = _times_up(offsets, self._scale(bounds))
+        return np.column_stack([_add_down(lower, -offsets[:, 0]), _add_up(upper, offsets[:, 1])])
+
+    def _contain_centre(self, intervals: FloatArray, bounds: FloatArray) -> FloatArray:
+        if self.side != "both":
+            return intervals  # the other end is infinite: nothing can collapse
+        centre = self._centre(bounds)
+        return np.column_stack([np.minimum(intervals[:, 0], centre), np.maximum(intervals[:, 1], centre)])
+
+    def _centre(self, bounds: FloatArray) -> FloatArray:
+        lower, median, upper = bounds.T
+        if self.kind == "cqr-m" or not self.symmetric:
+            return np.asarray(median)
+        # Halves first: the sum of two large bounds could overflow. Halving the smallest doubles rounds, hence the clip.
+        return np.asarray(np.clip(lower / 2 + upper / 2, lower, upper))
+
+    def _clip(self, intervals: FloatArray) -> FloatArray:
+        if math.isinf(self.y_min) and math.isinf(self.y_max):
+            return intervals
+        return np.clip(intervals, self.y_min, self.y_max)
+
+    def _scale(self, bounds: FloatArray) -> FloatArray:
+        return np.maximum(self.widths(bounds), self.floor)
+
+    def widths(self, bounds: FloatArray) -> FloatArray:
+        """Give (n, 2) divisors of the scaled scores, before the floor."""
+        lower, median, upper = bounds.T
+        if self.kind == "cqr-r" and self.side == "both":
+            return np.repeat((upper - lower)[:, None], 2, axis=1)
+        below = upper - median if self.side == "upper" else median - lower
+        above = median - lower if self.side == "lower" else upper - median
+        # Below coverage 0.5 a single bound lies beyond the median.
+        return np.asarray(np.abs(np.column_stack([below, above])))
+
+
+def width_floor(widths: FloatArray) -> float:
+    """Give the smallest divisor of scaled scores: 1e-3 of the median training width (if 0, of the mean; if 0, 1)."""
+    for typical in (np.median(widths), np.mean(widths)):
+        if typical > 0:
+            return 1e-3 * float(typical)
+    return 1.0
+
+
+# -- Offsets per group -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Sorted calibration scores per group: any coverage can be asked of them.
+
+    Group g is `scores[g]`; label -1 is a row of no known group. A group is too small when its rank is larger than its
+    number of scores. Then `small_groups` says what happens:
+
+    - ``"pooled"``: the larger of all rows' offset and the group's largest score, with a warning; nothing is promised;
+    - ``"infinite"``: an infinite interval, which keeps the promise;
+    - ``"error"``: an error that says how many rows are needed.
+
+    Parameters
+    ----------
+    conformity : Conformity
+        The score.
+    scores : tuple of arrays
+        For each group, (n_g, 1) scores, or (n_g, 2) with one offset per side; each column sorted.
+    small_groups : {"pooled", "infinite", "error"}
+        What to do with a group that is too small.
+    guarantee : str
+        What holds in the groups that are large enough.
+
+    Examples
+    --------
+    >>> calibration = Calibration.from_scores(Conformity(), np.arange(20.0)[:, None], np.repeat([0, 1], 10), 2)
+    >>> calibration.offsets(0.9, np.array([0, 1]))
+    array([[ 9.,  9.],
+           [19., 19.]])
+    """
+
+    conformity: Conformity
+    scores: tuple[FloatArray, ...]
+    small_groups: str = "error"
+    guarantee: str = "marginal"
+
+    @classmethod
+    def from_scores(
+        cls,
+        conformity: Conformity,
+        scores: FloatArray,
+        labels: IntArray,
+        n_groups: int,
+        small_groups: str = "error",
+        guarantee: str = "marginal",
+    ) -> Calibration:
+        """Sort (n, sides) scores by group; rows with label -1 count for the pooled offset alone."""
+        if np.isnan(scores).any():
+            raise ValueError(f"scores must not be NaN; row {int(np.argwhere(np.isnan(scores))[0, 0])} is")
+        groups = tuple(np.sort(scores[labels == group], axis=0) for group in (*range(n_groups), -1))
+        return cls(conformity, groups, small_groups, guarantee)
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of calibration rows in each group; the last entry is the rows of no known group."""
+        return np.array([len(group) for group in self.scores], dtype=np.intp)
+
+    def ranks(self, coverage: float | Fraction) -> IntArray:
+        """Give each group's rank; the group of no known group has no scores to rank."""
+        level = offset_level(coverage, self.conformity.symmetric)
+        return np.array([conformal_rank(n, level) for n in self._usable()], dtype=np.intp)
+
+    def too_small(self, coverage: float | Fraction) -> NDBool:
+        """Tell for which groups no finite offset exists."""
+        return np.asarray(self.ranks(coverage) > self._usable())
+
+    def offsets(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
+        """Give (n, 2) offsets of the lower and the upper bound for rows with these group labels."""
+        small = self.too_small(coverage)
+        if small.any():
+            self._answer_small(small, coverage, labels)
+        table = np.array([self._offset(group, coverage) for group in range(len(self.scores))])
+        return np.broadcast_to(table, (len(table), 2))[labels]
+
+    def _usable(self) -> IntArray:
+        return np.array([*self.sizes[:-1], 0], dtype=np.intp)
+
+    def _offset(self, group: int, coverage: float | Fraction) -> FloatArray:
+        n = self._usable()[group]
+        level = offset_level(coverage, self.conformity.symmetric)
+        rank = conformal_rank(n, level)
+        if rank <= n:
+            return np.asarray(self.scores[group][rank - 1])
+        n_sides = self.scores[group].shape[1]
+        if self.small_groups != "pooled":
+            return np.full(n_sides, np.inf)
+        everyone = np.concatenate(self.scores)
+        pooled = np.array([conformal_quantile(side, level) for side in everyone.T])
+        return np.asarray(np.maximum(pooled, self.scores[group].max(axis=0, initial=-np.inf)))
+
+    def _answer_small(self, small: NDBool, coverage: float | Fraction, labels: IntArray) -> None:
+        """Raise or warn, when rows with these labels fall into groups that are too small."""
+        rows = small[labels]
+        if not rows.any():
+            return
+        needed = rows_needed(coverage, self.conformity.symmetric)
+        total = int(self.sizes.sum())
+        if self.small_groups != "infinite" and total < needed:
+            raise ValueError(too_few_rows(total, coverage, self.conformity.symmetric))
+        named = [f"group {g} has {self.sizes[g]}" for g in np.unique(labels[rows]) if g != -1]
+        if (labels[rows] == -1).any():
+            named.append("a group unknown to the calibration has none")
+        what = f"coverage={float(coverage):g} needs {needed} calibration rows in each group; {', '.join(named)}"
+        if self.small_groups == "error":
+            raise ValueError(
+                f"{what}. Give more calibration rows, use fewer groups, or pass small_groups='pooled' or 'infinite'."
+            )
+        if self.small_groups == "pooled":
+            warnings.warn(
+                f"{what}. Their intervals use the pooled offset, which promises nothing for them; "
+                "small_groups='infinite' keeps the promise.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def certificate(self, coverage: float | Fraction) -> Certificate:
+        """Say what is promised at this coverage, for each group and for all rows together."""
+        ranks, sizes, small = self.ranks(coverage), self._usable(), self.too_small(coverage)
+        symmetric = self.conformity.symmetric
+        promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
+        kept = self.small_groups == "infinite"
+        low, high = (stats.beta.ppf(tail, ranks, np.maximum(sizes + 1 - ranks, 1)) for tail in (0.05, 0.95))
+        with_band = symmetric & ~small
+        offsets = np.array(
+            [np.broadcast_to(self._offset(group, coverage), 2) for group in range(len(self.scores))],
+            dtype=np.float64,
+        )
+        table = pd.DataFrame(
+            {
+                "group": [*range(len(sizes) - 1), -1],
+                "n": sizes,
+                "rank": ranks,
+                "offset_lower": np.nan if self.conformity.side == "upper" else offsets[:, 0],
+                "offset_upper": np.nan if self.conformity.side == "lower" else offsets[:, 1],
+                "promised": np.where(small, float(kept), promised),
+                "guarantee": np.where(small, INFINITE if kept else POOLED, self.guarantee),
+                "band_lower": np.where(with_band, low, np.nan),
+                "band_upper": np.where(with_band, high, np.nan),
+            }
+        )
+        total = max(int(self.sizes.sum()), 1)
+        unpromised = 0.0 if kept else float(self.sizes[small].sum()) / total
+        return Certificate(float(coverage), self.guarantee, table, unpromised)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is promised, at one coverage.
+
+    Attributes
+    ----------
+    coverage : float
+        The coverage asked for.
+    guarantee : str
+        What holds in the groups that are large enough: "group-wise", "marginal", or "approximate (...)".
+    groups : DataFrame
+        One row per group (-1: rows of no known group): n, rank, offsets, what is promised, and the central 90 % band of
+        the coverage that a calibration set of this size gives.
+    unpromised : float
+        Share of calibration rows in groups for which nothing is promised.
+    """
+
+    coverage: float
+    guarantee: str
+    groups: pd.DataFrame
+    unpromised: float
+
+    @classmethod
+    def empty(cls, coverage: float, guarantee: str) -> Certificate:
+        """Promise nothing: one group without calibration rows and with offsets of zero."""
+        row: dict[str, Any] = {"group": 0, "n": 0, "rank": 0, "offset_lower": 0.0, "offset_upper": 0.0, "promised": 0.0}
+        row |= {"guarantee": guarantee, "band_lower": math.nan, "band_upper": math.nan}
+        return cls(coverage, guarantee, pd.DataFrame([row, {**row, "group": -1}]), unpromised=1.0)
+
+    @property
+    def marginal(self) -> float:
+        """What is promised for all rows together: the coverage minus the share of rows without a promise."""
+        return max(self.coverage - self.unpromised, 0.0)
+
+    def __str__(self) -> str:
+        small = (
+            ""
+            if self.unpromised == 0
+            else (
+                f" {self.unpromised:.1%} of the calibration rows are in groups too small for a promise;"
+                f" over all rows at least {self.marginal:.1%} is promised, if such rows stay as frequent."
+            )
+        )
+        return f"Coverage {self.coverage:g}, {self.guarantee}.{small}"
+
+
+def too_few_rows(n_samples: int, coverage: float | Fraction, symmetric: bool) -> str:
+    """Say that no finite interval exists with so few calibration rows, and how many are needed."""
+    kind = "" if symmetric else " with one offset per side"
+    return (
+        f"coverage={float(coverage):g}{kind} needs at least {rows_needed(coverage, symmetric)} calibration rows for a "
+        f"finite interval, got n_samples={n_samples}. Give more rows, a larger calibration_size, or less coverage."
+    )

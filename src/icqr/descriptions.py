@@ -1,0 +1,133 @@
+"""What a group is, in words: a rule from a shallow tree, and the features that set the group apart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeClassifier
+
+from icqr.features import Features, FloatArray, IntArray, Table
+
+
+def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> pd.DataFrame:
+    """Say what each group is: a rule from a shallow tree, how well it fits, and the features that set the group apart.
+
+    Returns
+    -------
+    DataFrame
+        A row per group: `rule`; `fidelity`, the share of rows that satisfy both rule and group among those that satisfy
+        one (1 is a perfect rule); `features`, the three features whose mean differs most from all rows'.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"hour": np.arange(24), "day": 1})
+    >>> describe_groups(X, (X["hour"] > 6).to_numpy().astype(int), 2)["rule"].tolist()
+    ['hour ≤ 6', 'hour > 6']
+    """
+    if n_groups == 1:
+        return pd.DataFrame({"rule": ["all rows"], "fidelity": [1.0], "features": [""]})
+    rows = _sample(len(labels), 5000)
+    columns = _Columns.of(X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows], weights)
+    labels = labels[rows]
+    described = []
+    for group in range(n_groups):
+        inside = labels == group
+        rule, fidelity = _best_rule(columns, inside)
+        described.append({"rule": rule, "fidelity": fidelity, "features": columns.differences(inside)})
+    return pd.DataFrame(described)
+
+
+def _sample(n: int, most: int) -> IntArray:
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, size=most, replace=False))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns that rules may use: the ten of largest weight, missing values filled."""
+
+    matrix: FloatArray
+    names: list[tuple[Any, Any]]
+
+    @classmethod
+    def of(cls, X: Table, weights: FloatArray | None) -> _Columns:
+        matrix, origin, names = Features(X).one_hot(X)
+        share = np.ones(X.shape[1]) if weights is None else np.asarray(weights)
+        allowed = np.argsort(-share, kind="stable")[:10]
+        kept = np.flatnonzero(np.isin(origin, allowed) & ~np.isnan(matrix).all(axis=0))
+        matrix = matrix[:, kept]
+        return cls(np.where(np.isnan(matrix), np.nanmedian(matrix, axis=0), matrix), [names[j] for j in kept])
+
+    def differences(self, inside: NDArray[np.bool_]) -> str:
+        """Name the three columns whose mean inside differs most from the mean of all, in standard deviations."""
+        if not inside.any():
+            return ""
+        mean, spread = self.matrix.mean(axis=0), self.matrix.std(axis=0)
+        ours = self.matrix[inside].mean(axis=0)
+        effect = np.divide(ours - mean, spread, out=np.zeros_like(mean), where=spread > 0)
+        order = np.argsort(-np.abs(effect), kind="stable")[:3]
+        return "; ".join(self._difference(j, ours[j], mean[j]) for j in order if effect[j] != 0)
+
+    def _difference(self, j: int, ours: float, mean: float) -> str:
+        name, category = self.names[j]
+        if category is not None:
+            return f"{name} = {category} in {ours:.0%} (all: {mean:.0%})"
+        return f"{name} {'higher' if ours > mean else 'lower'} ({ours:.3g}; all: {mean:.3g})"
+
+    def rule(self, limits: dict[int, tuple[float, float]]) -> str:
+        """Say that each column lies within its limits; what a column is makes what it is not superfluous."""
+        settled = {self.names[j][0] for j, (above, _) in limits.items() if self._is_category(j) and above > -math.inf}
+        conditions = [
+            self._condition(j, above, below)
+            for j, (above, below) in limits.items()
+            if above > -math.inf or not self._is_category(j) or self.names[j][0] not in settled
+        ]
+        return " and ".join(conditions) or "all rows"
+
+    def _is_category(self, j: int) -> bool:
+        return self.names[j][1] is not None
+
+    def _condition(self, j: int, above: float, below: float) -> str:
+        """Say that column j is > above and ≤ below."""
+        name, category = self.names[j]
+        if category is not None:
+            return f"{name} = {category}" if above > -math.inf else f"{name} ≠ {category}"
+        if np.all(self.matrix[:, j] == np.round(self.matrix[:, j])):  # whole numbers: 6.5 splits 6 from 7
+            above, below = np.floor(above), np.floor(below)
+        if math.isinf(above):
+            return f"{name} ≤ {below:.4g}"
+        return f"{name} > {above:.4g}" if math.isinf(below) else f"{above:.4g} < {name} ≤ {below:.4g}"
+
+
+def _best_rule(columns: _Columns, inside: NDArray[np.bool_]) -> tuple[str, float]:
+    """Give the rule of the leaf that overlaps most with the group, and the overlap (Jaccard's index)."""
+    if not inside.any():
+        return "no rows", 0.0
+    tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=3, random_state=0).fit(columns.matrix, inside)
+    leaves = tree.apply(columns.matrix)
+    sizes = np.bincount(leaves)
+    hits = np.bincount(leaves, weights=inside)
+    overlaps = hits / (sizes + inside.sum() - hits)
+    best = int(overlaps.argmax())
+    return columns.rule(_path_to(tree.tree_, best)), float(overlaps[best])
+
+
+def _path_to(tree: Any, leaf: int) -> dict[int, tuple[float, float]]:
+    """Give the limits (above, below] of each feature on the way to a leaf."""
+    parents = {int(child): (node, side) for side in (0, 1) for node, child in enumerate(_children(tree)[side])}
+    limits: dict[int, tuple[float, float]] = {}
+    node = leaf
+    while node in parents:
+        node, side = parents[node]
+        j, threshold = int(tree.feature[node]), float(tree.threshold[node])
+        above, below = limits.get(j, (-math.inf, math.inf))
+        limits[j] = (above, min(below, threshold)) if side == 0 else (max(above, threshold), below)
+    return dict(sorted(limits.items()))
+
+
+def _children(tree: Any) -> tuple[Any, Any]:
+    return tree.children_left, tree.children_right

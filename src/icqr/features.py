@@ -1,0 +1,189 @@
+"""Features as people have them: pandas, polars or arrays in; one table that models and partitions can use out."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.intp]
+Table: TypeAlias = pd.DataFrame | FloatArray
+
+
+def as_table(X: Any) -> Table:
+    """Give a pandas DataFrame for pandas and polars input, a 2-D float array for everything else.
+
+    Missing values are allowed. Infinite values, complex numbers, sparse matrices, dates, and tables
+    without a row or a column are refused.
+
+    Examples
+    --------
+    >>> as_table([[1, 2], [3, 4]])
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    if type(X).__module__.partition(".")[0] == "polars":
+        X = _from_polars(X)
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
+        X = pd.DataFrame(X)
+    if isinstance(X, pd.DataFrame):
+        _check_frame(X)
+        return X
+    return np.asarray(check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"))
+
+
+def _from_polars(X: Any) -> pd.DataFrame:
+    # Column by column: `to_pandas` would need pyarrow.
+    return pd.DataFrame({name: X.get_column(name).to_numpy() for name in X.columns})
+
+
+def _check_frame(X: pd.DataFrame) -> None:
+    n_rows, n_columns = X.shape
+    if n_rows == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) (shape=({n_rows}, {n_columns})) while a minimum of 1 is required."
+        )
+    if n_columns == 0:
+        raise ValueError(f"Found array with 0 feature(s) (shape=({n_rows}, 0)) while a minimum of 1 is required.")
+    if not X.columns.is_unique:
+        twice = sorted({str(name) for name in X.columns[X.columns.duplicated()]})
+        raise ValueError(f"Column names must be unique; these appear more than once: {', '.join(twice)}. Rename them.")
+
+
+class Features:
+    """The columns of the training rows: their kinds, and the categories of text columns.
+
+    Text, object and categorical columns become pandas categoricals with the training rows' categories; values
+    unknown to the training rows become missing. Numbers, also nullable and boolean ones, become floats.
+
+    Parameters
+    ----------
+    X : table
+        Training rows, as :func:`as_table` gives them.
+    max_categories : int, optional
+        Keep only so many categories a column, the most frequent ones; the others become missing.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"size": [50, 70], "city": ["Bern", "Genf"]})
+    >>> features = Features(frame)
+    >>> features.categorical
+    ['city']
+    >>> features.transform(pd.DataFrame({"size": [60], "city": ["Rom"]}))["city"].isna().item()
+    True
+    """
+
+    def __init__(self, X: Table, max_categories: int | None = None) -> None:
+        self.categories: dict[Any, pd.Index] = {}
+        self.n_columns: int = X.shape[1]
+        if isinstance(X, pd.DataFrame):
+            for name in X.columns:
+                values = _column(X[name])
+                if isinstance(values.dtype, pd.CategoricalDtype):
+                    self.categories[name] = _kept_categories(values, max_categories)
+
+    @property
+    def categorical(self) -> list[Any]:
+        """Names of the categorical columns."""
+        return list(self.categories)
+
+    def transform(self, X: Table) -> Table:
+        """Bring rows into the form of the training rows; arrays pass as they are."""
+        return self.transform_frame(X) if isinstance(X, pd.DataFrame) else X
+
+    def transform_frame(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Bring a DataFrame's rows into the form of the training rows, as a new DataFrame."""
+        return pd.DataFrame({name: self._transform_column(X[name]) for name in X.columns}, index=X.index, copy=False)
+
+    def _transform_column(self, column: pd.Series[Any]) -> pd.Series[Any]:
+        if column.name not in self.categories:
+            return _as_numbers(column)
+        categories = self.categories[column.name]
+        if isinstance(column.dtype, pd.CategoricalDtype) and column.cat.categories.equals(categories):
+            return column
+        values = column.astype(object).where(column.notna(), None)
+        return pd.Series(
+            pd.Categorical(values.where(values.isin(categories), None), categories=categories),
+            index=column.index,
+        )
+
+    def one_hot(self, X: Table) -> tuple[FloatArray, IntArray, list[tuple[Any, Any]]]:
+        """Give a float matrix with categories one-hot, each column's origin, and each column's (name, category).
+
+        The category is None for a numeric column. A missing or unknown category is a row of zeros.
+        """
+        X = self.transform(X)
+        if not isinstance(X, pd.DataFrame):
+            return X, np.arange(self.n_columns), [(f"x{j}", None) for j in range(self.n_columns)]
+        parts: list[FloatArray] = []
+        origin: list[int] = []
+        labels: list[tuple[Any, Any]] = []
+        for j, name in enumerate(X.columns):
+            categories = self.categories.get(name)
+            if categories is None:
+                parts.append(X[name].to_numpy(dtype=np.float64)[:, None])
+                labels.append((name, None))
+            else:
+                codes = X[name].cat.codes.to_numpy()
+                parts.append((codes[:, None] == np.arange(len(categories))).astype(np.float64))
+                labels.extend((name, category) for category in categories)
+            origin.extend([j] * parts[-1].shape[1])
+        return np.concatenate(parts, axis=1), np.array(origin, dtype=np.intp), labels
+
+
+def _column(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Decide a training column's kind: categorical, or numbers."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column
+    if pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
+        return _as_numbers(column)
+    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
+        raise ValueError(
+            f"Column {column.name!r} holds dates or durations ({column.dtype}); columns must be numbers or categories. "
+            "Turn it into numbers first (for example year, month, hour, or days since a start)."
+        )
+    known = column.dropna()
+    for value in known:
+        if not isinstance(value, str | bool | int | float | np.number | np.bool_):
+            raise TypeError(
+                f"Column {column.name!r}: each argument must be a string or a number, got {type(value).__name__}."
+            )
+    if len(known) and all(not isinstance(value, str) for value in known):
+        return _as_numbers(column)
+    return column.astype("category")
+
+
+def _as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
+    if pd.api.types.is_complex_dtype(column.dtype):
+        raise ValueError(f"Complex data not supported: column {column.name!r}.")
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
+        numbers = column
+    else:
+        try:
+            numbers = pd.Series(
+                column.to_numpy(dtype=np.float64, na_value=np.nan), index=column.index, name=column.name
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"Column {column.name!r} held numbers in training and now holds something else: {error}"
+            ) from error
+    infinite = np.isinf(numbers.to_numpy())
+    if infinite.any():
+        raise ValueError(
+            f"Column {column.name!r} is infinite in row {int(np.flatnonzero(infinite)[0])}: infinity is not allowed. "
+            "Replace it by a finite number or by a missing value."
+        )
+    return numbers
+
+
+def _kept_categories(values: pd.Series[Any], most: int | None) -> pd.Index:
+    categories = values.cat.categories
+    if most is None or len(categories) <= most:
+        return categories
+    counts = values.value_counts(sort=True)
+    kept = set(counts.index[:most])
+    return categories[[category in kept for category in categories]]

@@ -1,0 +1,74 @@
+"""New rows against the calibration rows: is a row unlike its group, and has the mix of groups changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from icqr.features import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """Calibration rows' sorted distances to their centroid, per group, to tell how unusual a new row's distance is.
+
+    Examples
+    --------
+    >>> novelty = Novelty.of(np.array([1.0, 2.0, 3.0]), np.zeros(3, dtype=int), 1)
+    >>> novelty.p_values(np.array([2.5, 9.0]), np.zeros(2, dtype=int))
+    array([0.5 , 0.25])
+    """
+
+    distances: tuple[FloatArray, ...]
+
+    @classmethod
+    def of(cls, distances: FloatArray, labels: IntArray, n_groups: int) -> Novelty:
+        """Sort the calibration rows' distances by group."""
+        return cls(tuple(np.sort(distances[labels == group]) for group in range(n_groups)))
+
+    def p_values(self, distances: FloatArray, labels: IntArray) -> FloatArray:
+        """Give conformal p-values: small means farther from the centroid than the group's calibration rows."""
+        values = np.full(len(labels), np.nan)
+        for group, known in enumerate(self.distances):
+            rows = labels == group
+            farther = len(known) - np.searchsorted(known, distances[rows], side="left")
+            values[rows] = (1 + farther) / (len(known) + 1)
+        return values
+
+
+@dataclass(frozen=True)
+class GroupShift:
+    """Group shares of new rows against those of the calibration rows.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row per group (-1: rows of no known group): `calibration_share`, `new_share`.
+    p_value : float
+        Of the chi-squared test that both have the same shares; small means that the mix of groups has changed. Coverage
+        in each group does not depend on the mix, coverage over all rows does.
+    """
+
+    table: pd.DataFrame
+    p_value: float
+
+
+def group_shift(calibration_sizes: IntArray, labels: IntArray) -> GroupShift:
+    """Compare new rows' groups with the calibration's: `calibration_sizes` ends with the rows of no known group.
+
+    Examples
+    --------
+    >>> group_shift(np.array([50, 50, 0]), np.repeat([0, 1], [45, 55])).p_value > 0.05
+    True
+    """
+    n_groups = len(calibration_sizes) - 1
+    new = np.bincount(np.where(labels < 0, n_groups, labels), minlength=n_groups + 1)
+    counts = np.stack([calibration_sizes, new])
+    seen = counts[:, counts.sum(axis=0) > 0]
+    p_value = float(stats.chi2_contingency(seen).pvalue) if seen.shape[1] > 1 else 1.0
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    table = pd.DataFrame({"group": [*range(n_groups), -1], "calibration_share": shares[0], "new_share": shares[1]})
+    return GroupShift(table, p_value)

@@ -1,0 +1,431 @@
+"""Naive, QR, CQR and ICQR: scikit-learn estimators that put the steps in order."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.utils.validation import check_is_fitted
+
+from icqr.calibration import (
+    Calibration,
+    Certificate,
+    Conformity,
+    check_coverage,
+    quantile_levels,
+    rows_needed,
+    width_floor,
+)
+from icqr.descriptions import describe_groups
+from icqr.features import FloatArray, IntArray, Table
+from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
+from icqr.intervals import APPROXIMATE, GROUPWISE, NOT_CALIBRATED, IntervalRegressor, Seeds
+from icqr.libraries import seeded
+from icqr.partition import KMeansPartition, Partition
+from icqr.quantiles import PointModel, QuantileModel
+from icqr.rows import Rows
+
+
+class Naive(IntervalRegressor):
+    """Split conformal prediction around any regressor's prediction: the same width for every row.
+
+    1. Fit the regressor on the training rows.
+    2. Scores of the calibration rows: ``|y - f(x)|``; the offset q is the score of rank ``ceil((n + 1) coverage)``.
+    3. Interval: ``f(x) ± q``. Holds on average over all rows (marginally).
+
+    Parameters
+    ----------
+    estimator : regressor, optional
+        By default HistGradientBoostingRegressor. A FrozenEstimator is used as it is, and all rows calibrate.
+    coverage : float, default=0.9
+        How often an interval should hold.
+    side : {"both", "lower", "upper"}, default="both"
+        An interval, or a bound on one side.
+    y_min, y_max : float, optional
+        Known limits of y.
+    calibration_size : float or int, default=1/3
+        Share or number of rows set aside for calibration.
+    random_state : int, RandomState or None
+        Seed of everything random.
+    n_jobs : int, optional
+        Number of tasks run at the same time.
+
+    Examples
+    --------
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(500, random_state=0, return_X_y=True)
+    >>> Naive(coverage=0.9, random_state=0).fit(X, y).predict_interval(X).shape
+    (500, 2)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        coverage: float = 0.9,
+        *,
+        side: str = "both",
+        y_min: float | None = None,
+        y_max: float | None = None,
+        calibration_size: float = 1 / 3,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.side = side
+        self.y_min = y_min
+        self.y_max = y_max
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _fit_model(self, train: Rows, seed: int, params: dict[str, Any]) -> None:
+        self.model_ = PointModel(seeded(self._inner(), seed)).fit(train.X, train.y, **params)
+        self.conformity_ = Conformity(side=self.side, y_min=self._y_limits()[0], y_max=self._y_limits()[1])
+
+    def _bounds(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
+        point = self.model_.predict(X)
+        lower = np.full_like(point, -np.inf) if self.side == "upper" else point
+        upper = np.full_like(point, np.inf) if self.side == "lower" else point
+        return np.column_stack([lower, point, upper]), np.zeros(len(point), dtype=np.bool_)
+
+
+class _QuantileRegressor(IntervalRegressor):
+    """What the methods on a quantile model share."""
+
+    def _fit_model(self, train: Rows, seed: int, params: dict[str, Any]) -> None:
+        given = self.estimator
+        model = clone(given) if isinstance(given, QuantileModel) else QuantileModel(given, n_jobs=self.n_jobs)
+        model.set_params(estimator=seeded(self._inner(), seed))
+        self.model_ = model.fit(train.X, train.y, quantile_levels(self.coverage, self.side), **params)
+        floor = 1.0
+        if self.conformity != "cqr":
+            bounds, _ = self._bounds(train.X)
+            floor = width_floor(Conformity(self.conformity, self.symmetric, self.side).widths(bounds))
+        self.conformity_ = Conformity(self.conformity, self.symmetric, self.side, floor, *self._y_limits())
+
+    def predict_quantiles(self, X: Any) -> FloatArray:
+        """Give the quantile model's own predictions, (n, levels), sorted in each row; levels are `model_.levels_`."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.predict(self._check_table(X)))
+
+
+class QR(_QuantileRegressor):
+    """Quantile regression as it is: no calibration, and so no promise.
+
+    1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on all rows.
+    2. Interval: the outer two.
+
+    Parameters
+    ----------
+    estimator : quantile model, optional
+        The plain estimator, see `QuantileModel`. By default HistGradientBoostingRegressor.
+    coverage : float, default=0.9
+        Sets the quantile levels.
+    side : {"both", "lower", "upper"}, default="both"
+        An interval, or a bound on one side.
+    y_min, y_max : float, optional
+        Known limits of y.
+    random_state : int, RandomState or None
+        Seed of everything random.
+    n_jobs : int, optional
+        Number of tasks run at the same time.
+
+    Examples
+    --------
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(500, random_state=0, return_X_y=True)
+    >>> QR(coverage=0.9, random_state=0).fit(X, y).predict_interval(X).shape
+    (500, 2)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        coverage: float = 0.9,
+        *,
+        side: str = "both",
+        y_min: float | None = None,
+        y_max: float | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.side = side
+        self.y_min = y_min
+        self.y_max = y_max
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:  # type: ignore[override]
+        """Fit the quantile model on all rows; `fit_params` go to the estimator's own fit."""
+        return super().fit(X, y, **fit_params)
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Refuse: quantile regression has no calibration."""
+        raise ValueError("QR has no calibration; use CQR or ICQR, which take the same estimator")
+
+    def _split(self, rows: Rows, X_calibration: Any, y_calibration: Any, seed: int) -> tuple[Rows, Rows]:
+        return rows, rows
+
+    def _calibrate(self, held_out: Rows, guarantee: str) -> Self:
+        no_scores = np.empty((0, 1))
+        self.calibration_ = Calibration(self.conformity_, (no_scores, no_scores), guarantee=NOT_CALIBRATED)
+        self.novelty_ = None
+        return self
+
+    def _offsets(self, labels: IntArray, coverage: float) -> FloatArray:
+        self._check_own(coverage)
+        return np.zeros((len(labels), 2))
+
+    def certificate(self, coverage: float | None = None) -> Certificate:
+        """Say that nothing is promised."""
+        check_is_fitted(self)
+        self._check_own(self._asked(coverage))
+        return Certificate.empty(self.coverage, NOT_CALIBRATED)
+
+    def _check_own(self, coverage: float) -> None:
+        if check_coverage(coverage) != check_coverage(self.coverage):
+            raise ValueError(
+                f"QR predicts the levels it was fitted for, coverage={self.coverage:g}; got coverage={coverage}. "
+                f"Fit QR(coverage={coverage}), or use CQR or ICQR, which give any coverage from one fit."
+            )
+
+
+class CQR(_QuantileRegressor):
+    """Conformalized quantile regression: the quantile model's bounds, moved by one offset.
+
+    1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on the training rows.
+    2. Scores of the calibration rows: ``max(lower - y, y - upper)`` (or scaled, see `conformity`).
+    3. The offset q is the score of rank ``ceil((n + 1) coverage)``; interval: ``[lower - q, upper + q]``.
+
+    Holds on average over all rows (marginally).
+
+    Parameters
+    ----------
+    estimator : quantile model, optional
+        The plain estimator, see `QuantileModel`. By default HistGradientBoostingRegressor.
+    coverage : float, default=0.9
+        How often an interval should hold.
+    conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr"
+        The score: distance to the nearer bound; that over the width; that over the bound's distance to the median.
+    symmetric : bool, default=True
+        One offset for both bounds, or (False) one for each, so that both tails hold on their own.
+    side : {"both", "lower", "upper"}, default="both"
+        An interval, or a bound on one side.
+    y_min, y_max : float, optional
+        Known limits of y.
+    calibration_size : float or int, default=1/3
+        Share or number of rows set aside for calibration.
+    random_state : int, RandomState or None
+        Seed of everything random.
+    n_jobs : int, optional
+        Number of tasks run at the same time.
+
+    Examples
+    --------
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(500, random_state=0, return_X_y=True)
+    >>> model = CQR(coverage=0.9, random_state=0).fit(X, y)
+    >>> model.predict_interval(X, coverage=[0.8, 0.9]).shape
+    (500, 2, 2)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        coverage: float = 0.9,
+        *,
+        conformity: str = "cqr",
+        symmetric: bool = True,
+        side: str = "both",
+        y_min: float | None = None,
+        y_max: float | None = None,
+        calibration_size: float = 1 / 3,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.conformity = conformity
+        self.symmetric = symmetric
+        self.side = side
+        self.y_min = y_min
+        self.y_max = y_max
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+
+class ICQR(_QuantileRegressor):
+    """Improved conformalized quantile regression: one offset for each group of similar rows.
+
+    1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on the training rows.
+    2. Permutation importance of each column (`importance`).
+    3. Groups: K-means on the scaled columns, weighted by importance (`partition`); small groups are merged.
+    4. In each group, the scores of its calibration rows and the offset: the score of rank ``ceil((n + 1) coverage)``.
+    5. A new row gets the offset of its group.
+
+    With importance and groups learned from training rows alone (the default), coverage holds in every group, in finite
+    samples. `as_printed` gives the paper's Algorithm 3, which learns both from calibration rows.
+
+    Parameters
+    ----------
+    estimator : quantile model, optional
+        The plain estimator, see `QuantileModel`. By default HistGradientBoostingRegressor.
+    coverage : float, default=0.9
+        How often an interval should hold, in each group.
+    conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr"
+        The score: distance to the nearer bound; that over the width; that over the bound's distance to the median.
+    symmetric : bool, default=True
+        One offset for both bounds, or (False) one for each, so that both tails hold on their own.
+    side : {"both", "lower", "upper"}, default="both"
+        An interval, or a bound on one side.
+    y_min, y_max : float, optional
+        Known limits of y.
+    partition : partition, optional
+        By default `KMeansPartition()`. `GroupPartition` takes your own groups; anything with `fit` and `assign` does.
+    importance : PermutationImportance, optional
+        By default `PermutationImportance()`.
+    small_groups : {"pooled", "infinite", "error"}, default="pooled"
+        What happens in a group with too few calibration rows: an offset from all rows, which promises nothing for these
+        rows; an infinite interval, which keeps the promise; or an error.
+    calibration_size : float or int, default=1/3
+        Share or number of rows set aside for calibration.
+    random_state : int, RandomState or None
+        Seed of everything random.
+    n_jobs : int, optional
+        Number of tasks run at the same time.
+
+    Attributes
+    ----------
+    model_ : QuantileModel
+        The fitted quantile model.
+    importances_ : DataFrame
+        Importance of each column; absent when the partition uses none.
+    partition_ : partition
+        The fitted partition.
+    calibration_ : Calibration
+        The sorted calibration scores of each group.
+    groups_ : DataFrame
+        A row per group: size, offsets, what is promised, and what the group is in words.
+    n_crossed_ : dict
+        How many training and calibration rows had their quantiles sorted.
+
+    Examples
+    --------
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(2000, random_state=0, return_X_y=True)
+    >>> model = ICQR(coverage=0.9, random_state=0).fit(X, y)
+    >>> model.predict_interval(X).shape
+    (2000, 2)
+    >>> model.explain(X)["guarantee"].unique().tolist()
+    ['group-wise']
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        coverage: float = 0.9,
+        *,
+        conformity: str = "cqr",
+        symmetric: bool = True,
+        side: str = "both",
+        y_min: float | None = None,
+        y_max: float | None = None,
+        partition: Partition | None = None,
+        importance: PermutationImportance | None = None,
+        small_groups: str = "pooled",
+        calibration_size: float = 1 / 3,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.conformity = conformity
+        self.symmetric = symmetric
+        self.side = side
+        self.y_min = y_min
+        self.y_max = y_max
+        self.partition = partition
+        self.importance = importance
+        self.small_groups = small_groups
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @classmethod
+    def as_printed(cls, estimator: Any = None, coverage: float = 0.9, **parameters: Any) -> ICQR:
+        """Make the paper's Algorithm 3 exactly as printed.
+
+        Importance by the absolute error of the median, importance and K-means on calibration rows, K-means from scratch
+        for each k, no merging. The promise is approximate until `calibrate` is called with fresh rows.
+
+        Examples
+        --------
+        >>> ICQR.as_printed(coverage=0.8).partition.data
+        'calibration'
+        """
+        importance = PermutationImportance(error=median_absolute_error, data="calibration", max_rows=None)
+        partition = KMeansPartition(clusterer=KMeans(n_init=10), merge=False, data="calibration")
+        return cls(estimator, coverage, **{"importance": importance, "partition": partition, **parameters})
+
+    def _learns(self) -> bool:
+        return True
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.partition is not None and not (hasattr(self.partition, "fit") and hasattr(self.partition, "assign")):
+            raise ValueError(
+                "partition must have fit(X, y, bounds, weights, random_state) and assign(X), as KMeansPartition, "
+                f"GroupPartition and WholePartition do, got {self.partition!r}"
+            )
+        for name in ("importance", "partition"):
+            data = getattr(getattr(self, name), "data", "train")
+            if data not in ("train", "calibration", "all"):
+                raise ValueError(f"{name}.data must be 'train' or 'calibration', got {data!r}")
+
+    def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds) -> None:
+        partition = KMeansPartition() if self.partition is None else clone(self.partition, safe=False)
+        weights = None
+        if getattr(partition, "needs_weights", True):
+            weights = self._weigh(train, held_out, seeds.importance)
+        data = getattr(partition, "data", "train")
+        rows = {"train": train, "calibration": held_out, "all": train.extended(held_out)}[data]
+        quantiles, crossed = self.model_.predict_sorted(rows.X)
+        self.n_crossed_[data] = int(crossed.sum())
+        # Scaling is always that of the training rows, whichever rows are clustered.
+        reference = {"reference": train.X} if data == "calibration" else {}
+        partition.fit(rows.X, rows.y, quantiles, weights=weights, random_state=seeds.partition, **reference)
+        if getattr(partition, "merge", False):
+            partition.merge_small(len(held_out), rows_needed(self.coverage, self.symmetric))
+        self.partition_ = partition
+        self.descriptions_ = self._describe(rows.X, weights)
+
+    def _weigh(self, train: Rows, held_out: Rows, seed: int) -> FloatArray:
+        importance = self.importance or PermutationImportance()
+        rows = held_out if importance.data == "calibration" else train
+        self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
+        leak_alarm(self.importances_, held_out.y, self._bounds(held_out.X)[0][:, 1])
+        return self.importances_["share"].to_numpy()
+
+    def _describe(self, X: Table, weights: FloatArray | None) -> pd.DataFrame:
+        if hasattr(self.partition_, "describe"):
+            return pd.DataFrame(self.partition_.describe())
+        labels = self.partition_.assign(X)
+        n_groups = getattr(self.partition_, "n_groups_", int(labels.max()) + 1)
+        return describe_groups(X, labels, n_groups, weights)
+
+    def _guarantee(self) -> str:
+        learned = [getattr(self.partition_, "data", "train")]
+        if hasattr(self, "importances_"):
+            learned.append((self.importance or PermutationImportance()).data)
+        return APPROXIMATE if "calibration" in learned else GROUPWISE
+
+    def _fresh_guarantee(self) -> str:
+        return GROUPWISE
