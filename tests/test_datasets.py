@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.utils import Bunch
 
-from icqr import datasets
-from icqr.datasets import DatasetCorruptedError, DatasetNotFoundError, Synthetic, _File, _locate
+from icqr import datafiles, datasets
+from icqr.datafiles import FILES, DataFile, DatasetCorruptedError, DatasetNotFoundError, locate_file
+from icqr.datasets import Synthetic
 
 CONTENTS = b"a,b\n" + b"1,2\n" * 20_000
 REAL = [name for name, known in datasets._KNOWN.items() if known.files]
@@ -44,7 +45,7 @@ def zipped(name: str) -> bytes:
 
 
 PACKED = gzip.compress(CONTENTS, mtime=1)
-TOY = _File("toy.csv.gz", sha256(PACKED), sha256(CONTENTS), "the toy shop", "write 1,2 many times")
+TOY = DataFile("toy.csv.gz", sha256(PACKED), sha256(CONTENTS), "the toy shop", "write 1,2 many times")
 SERVED = {
     "/good": CONTENTS,
     "/corrupt": CONTENTS[:-2] + b"3\n",
@@ -108,16 +109,16 @@ def test_download_leaves_the_checked_file_and_is_not_repeated(
 ) -> None:
     entry = replace(TOY, address=f"{server}/{page}", member=member)
     Handler.requests.clear()
-    path = _locate(entry, None)
+    path = locate_file(entry, None)
     assert path == alone / "toy.csv"
     assert path.read_bytes() == CONTENTS
     assert list(alone.iterdir()) == [path]
-    assert _locate(entry, None) == path
+    assert locate_file(entry, None) == path
     assert Handler.requests == [f"/{page}"]
 
 
 def test_download_goes_to_data_home(server: str, alone: Path, tmp_path: Path) -> None:
-    path = _locate(replace(TOY, address=f"{server}/good"), tmp_path / "new" / "home")
+    path = locate_file(replace(TOY, address=f"{server}/good"), tmp_path / "new" / "home")
     assert path == tmp_path / "new" / "home" / "toy.csv"
     assert not alone.exists()
 
@@ -140,25 +141,25 @@ def test_failed_download_leaves_nothing(
 ) -> None:
     entry = replace(TOY, address=f"{server}/{page}", member=member)
     with pytest.raises(error, match=says):
-        _locate(entry, None)
+        locate_file(entry, None)
     assert list(alone.iterdir()) == []
     good = replace(TOY, address=f"{server}/good")
-    assert _locate(good, None).read_bytes() == CONTENTS  # a failure does not stand in the way of a later success
+    assert locate_file(good, None).read_bytes() == CONTENTS  # a failure does not stand in the way of a later success
 
 
 def test_no_server_and_no_folder_say_what_to_do(alone: Path, tmp_path: Path) -> None:
     entry = replace(TOY, address="http://127.0.0.1:9/toy")  # the discard port: nobody answers
     with pytest.raises(DatasetNotFoundError, match=r"ICQR_DATA_HOME.*the toy shop.*write 1,2 many times"):
-        _locate(entry, None)
+        locate_file(entry, None)
     assert list(alone.iterdir()) == []
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(DatasetNotFoundError, match="failed: "):
-        _locate(entry, tmp_path / "file")
+        locate_file(entry, tmp_path / "file")
 
 
 def test_without_an_address_the_error_is_a_recipe(alone: Path, tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError) as caught:
-        _locate(TOY, tmp_path)
+        locate_file(TOY, tmp_path)
     text = str(caught.value)
     for part in ("toy.csv.gz", str(tmp_path), str(alone), "ICQR_DATA_HOME", "data_home", TOY.contents, TOY.source):
         assert part in text
@@ -172,11 +173,11 @@ def test_without_pooch_local_files_work_and_a_download_names_the_command(
     monkeypatch.delenv("ICQR_DATA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(ImportError, match=r'pip install "icqr\[data\]"'):
-        _locate(replace(TOY, address="http://127.0.0.1:9/toy"), tmp_path)
+        locate_file(replace(TOY, address="http://127.0.0.1:9/toy"), tmp_path)
     with pytest.raises(DatasetNotFoundError, match="no folder, as none is set"):
-        _locate(TOY, None)
+        locate_file(TOY, None)
     (tmp_path / TOY.name).write_bytes(PACKED)
-    assert _locate(TOY, tmp_path) == tmp_path / TOY.name
+    assert locate_file(TOY, tmp_path) == tmp_path / TOY.name
 
 
 # The look-up ----------------------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ def test_order_of_places(alone: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     for folder in (alone, tmp_path / "environment", tmp_path / "argument"):
         folder.mkdir(parents=True)
         (folder / TOY.name).write_bytes(PACKED)
-        assert _locate(TOY, tmp_path / "argument").parent == folder  # each new place goes before the last
+        assert locate_file(TOY, tmp_path / "argument").parent == folder  # each new place goes before the last
 
 
 @pytest.mark.parametrize("name", ["toy.csv.gz", "toy.csv"])
@@ -195,7 +196,7 @@ def test_a_file_packed_by_others_is_as_good(alone: Path, tmp_path: Path, name: s
     other = gzip.compress(CONTENTS, compresslevel=1, mtime=2)
     assert sha256(other) != TOY.sha256
     (tmp_path / name).write_bytes(other if name.endswith("gz") else CONTENTS)
-    assert _locate(TOY, tmp_path).name == name
+    assert locate_file(TOY, tmp_path).name == name
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_wrong_bytes_are_named(alone: Path, tmp_path: Path, wrong: bytes) -> Non
     path = tmp_path / TOY.name
     path.write_bytes(wrong)
     with pytest.raises(DatasetCorruptedError) as caught:
-        _locate(TOY, tmp_path)
+        locate_file(TOY, tmp_path)
     for part in (str(path), TOY.sha256, sha256(wrong), TOY.source, TOY.build):
         assert part in str(caught.value)
     assert path.read_bytes() == wrong  # a user's file is never touched
@@ -218,12 +219,12 @@ def test_a_wrong_file_is_refused_by_the_public_functions(alone: Path, tmp_path: 
 
 
 def test_table_of_files() -> None:
-    for name, file in datasets._FILES.items():
+    for name, file in FILES.items():
         assert name == file.name
         assert {len(file.sha256), len(file.contents)} == {64}
         assert (file.sha256 == file.contents) == (file.plain == file.name)
         assert file.address is None or file.address.startswith("https://")
-    assert {name for known in datasets._KNOWN.values() for name in known.files} == set(datasets._FILES)
+    assert {name for known in datasets._KNOWN.values() for name in known.files} == set(FILES)
 
 
 def test_import_loads_no_extra() -> None:
@@ -286,13 +287,13 @@ def test_real_sets_are_as_listed(name: str) -> None:
 
 
 @needs_data
-@pytest.mark.parametrize("name", sorted(datasets._FILES))
+@pytest.mark.parametrize("name", sorted(FILES))
 def test_both_hashes_are_those_of_the_files(name: str) -> None:
-    file = datasets._FILES[name]
-    path = _locate(file, None)
+    file = FILES[name]
+    path = locate_file(file, None)
     assert path.name == name
     assert sha256(path.read_bytes()) == file.sha256
-    assert name == file.plain or datasets._unpacked_sha256(path) == file.contents
+    assert name == file.plain or datafiles._unpacked_sha256(path) == file.contents
 
 
 @needs_data
