@@ -486,8 +486,9 @@ def excess_risk(
 
     Noise floor: values are biased *downwards* (``squared`` by :math:`E(\hat p - P)^2`, ``l1`` by every wrong sign) and
     never clipped. Perfect intervals give 0 ± noise for ``l1`` and slightly negative values for ``squared``; a value
-    near 0 from few rows means "not shown", not "absent". ``standard_error`` is that of the mean over rows, classifiers
-    held fixed; it does not hold the bias. Infinite bounds count as in :func:`coverage_score`.
+    near 0 from few rows means "not shown", not "absent". ``standard_error`` is that of the mean over rows, raised by
+    Nadeau and Bengio's :math:`\sqrt{1 + K/(K-1)}` because the K folds share training rows; it does not hold the bias.
+    Infinite bounds count as in :func:`coverage_score`.
 
     Parameters
     ----------
@@ -506,15 +507,16 @@ def excess_risk(
     References
     ----------
     Braun, Holzmüller, Jordan and Bach (2025), "Conditional coverage diagnostics for conformal prediction",
-    arXiv:2512.11779.
+    arXiv:2512.11779; Nadeau and Bengio (2003), *Machine Learning* 52, 239–281.
 
     Examples
     --------
+    >>> from sklearn.tree import DecisionTreeClassifier
     >>> x = np.arange(400) % 2
     >>> y = np.where(x == 1, 2, 0)  # never covered where x = 1, always elsewhere: |P - c| is 0.9 and 0.1
-    >>> risk = excess_risk(y, [[-1, 1]] * 400, x[:, None], coverage=0.9, n_splits=2)
-    >>> risk["value"].round(2).to_dict()
-    {'l1': 0.5, 'l1_under': 0.45, 'l1_over': 0.05, 'squared': 0.41, 'squared_under': 0.4, 'squared_over': 0.0}
+    >>> risk = excess_risk(y, [[-1, 1]] * 400, x, coverage=0.9, classifier=DecisionTreeClassifier(max_depth=1))
+    >>> risk["value"].round(3).to_dict()
+    {'l1': 0.5, 'l1_under': 0.45, 'l1_over': 0.05, 'squared': 0.41, 'squared_under': 0.405, 'squared_over': 0.005}
     """
     target = _check_share("coverage", coverage)
     rows = _check(y, intervals)
@@ -525,7 +527,7 @@ def excess_risk(
     parts = {"l1": np.sign(guess - target) * (hit - target), "squared": (target - hit) ** 2 - (guess - hit) ** 2}
     sides = {"": True, "_under": guess < target, "_over": guess > target}
     each = pd.DataFrame({form + side: v * on for form, v in parts.items() for side, on in sides.items()})
-    return pd.DataFrame({"value": each.mean(), "standard_error": each.sem()})
+    return pd.DataFrame({"value": each.mean(), "standard_error": each.sem() * np.sqrt(1 + n_splits / (n_splits - 1))})
 
 
 class _Rows(NamedTuple):
