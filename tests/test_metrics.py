@@ -18,6 +18,7 @@ from sklearn.metrics import mean_pinball_loss
 from threadpoolctl import threadpool_limits
 
 from icqr import metrics as m
+from icqr.metrics import conditional
 
 INF = float("inf")
 Y = np.array([1.0, 2.0, 3.0, 4.0])
@@ -334,7 +335,7 @@ def test_the_worst_window_is_the_worst(rows: list[tuple[int, bool]], mass: float
     smallest = int(np.ceil(mass * len(values)))
     slabs = [(values >= a) & (values <= b) for a in values for b in values]
     exact = min(covered[slab].mean() for slab in slabs if slab.sum() >= smallest)
-    found = m._worst_window(covered, values.astype(float), smallest, 2.0)
+    found = conditional._worst_window(covered, values.astype(float), smallest, 2.0)
     assert found is not None
     least, lower, upper = found
     inside = (values >= lower) & (values <= upper)
@@ -407,7 +408,7 @@ def test_worst_slab_agrees_with_covmetrics(covmetrics: ModuleType) -> None:
     rng = np.random.default_rng(8)
     X, covered, directions = rng.normal(size=(200, 3)), rng.random(200) < 0.9, rng.normal(size=(30, 3))
     theirs = wsc_all_numpy(X, covered.astype(float), 0.15, directions)[0].min()
-    chosen, (lower, upper) = m._choose_slab(X, covered, directions, 30)
+    chosen, (lower, upper) = conditional._choose_slab(X, covered, directions, 30)
     assert covered[(X @ chosen >= lower) & (X @ chosen <= upper)].mean() == pytest.approx(theirs)
 
 

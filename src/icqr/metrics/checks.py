@@ -1,0 +1,84 @@
+"""Checked rows: targets, intervals and weights that the measures can rely on."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+
+
+class CheckedRows(NamedTuple):
+    """Checked rows."""
+
+    y: Floats
+    lower: Floats
+    upper: Floats
+    width: Floats
+    covered: NDArray[np.bool_]
+    weight: Floats | None
+
+
+def check_rows(
+    y: ArrayLike, intervals: ArrayLike, sample_weight: ArrayLike | None = None, name: str = "intervals"
+) -> CheckedRows:
+    """Give the rows with width and coverage of each interval, or say what is wrong with which row."""
+    values, bounds = np.asarray(y, dtype=float), np.asarray(intervals, dtype=float)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"y must have the shape (n,) with at least one row, got {values.shape}")
+    check_finite("y", values)
+    if bounds.shape != (len(values), 2):
+        wanted = f"(n, 2), lower and upper bounds side by side for the n = {len(values)} rows of y"
+        raise ValueError(f"{name} must have the shape {wanted}; got {bounds.shape}")
+    lower, upper = bounds[:, 0], bounds[:, 1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        width = upper - lower
+    wrong = ~(width >= 0)  # also true of NaN, which [inf, inf] gives as well
+    if wrong.any():
+        row = int(wrong.argmax())
+        rule = "lower ≤ upper in every row, no NaN, and bounds that are not both +inf or both -inf"
+        fix = "np.sort(…, axis=1) orders crossed bounds, -inf and inf stand for no bound"
+        raise ValueError(f"{name} must have {rule}; got [{lower[row]}, {upper[row]}] in row {row} ({fix})")
+    covered = (lower <= values) & (values <= upper)
+    return CheckedRows(values, lower, upper, width, covered, check_weight(sample_weight, len(values)))
+
+
+def check_finite(name: str, values: Floats) -> None:
+    """Raise, naming the row, if a value is NaN or infinite."""
+    if not np.isfinite(values).all():
+        row = int((~np.isfinite(values)).argmax())
+        raise ValueError(f"{name} must be finite, got {values[row]} in row {row}; drop or fill such rows")
+
+
+def check_weight(sample_weight: ArrayLike | None, n: int) -> Floats | None:
+    """Give n weights that are not negative and not all zero, or None for none."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=float)
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have the shape ({n},), one weight per row of y; got {weight.shape}")
+    check_finite("sample_weight", weight)
+    if weight.min() < 0 or weight.sum() == 0:
+        raise ValueError(f"sample_weight must not be negative nor all 0; its least value is {weight.min()}")
+    return weight
+
+
+def check_share(name: str, share: Any) -> float:
+    """Give a share strictly between 0 and 1."""
+    number = float(share) if isinstance(share, Real) else float("nan")
+    if not 0 < number < 1:
+        hint = f"; did you mean {number / 100:g}?" if 1 < number < 100 else ""
+        raise ValueError(f"{name} must be strictly between 0 and 1, got {share!r}{hint}")
+    return number
+
+
+def weighted_mean(values: NDArray[Any], weight: Floats | None) -> float:
+    """Give the mean; None weighs all alike."""
+    if weight is None:
+        return float(values.mean())
+    used = weight > 0  # an infinite value of weight 0 must not turn the mean into NaN
+    return float(np.average(values[used], weights=weight[used]))

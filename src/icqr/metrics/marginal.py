@@ -1,0 +1,207 @@
+"""Measures over all rows: coverage, width, scores, overlap with a known interval."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.special import betaincinv
+
+from icqr.metrics.checks import CheckedRows, Floats, check_finite, check_rows, check_share, check_weight, weighted_mean
+
+
+def coverage_score(y: ArrayLike, intervals: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
+    r"""Share of rows whose interval holds ``y``: :math:`\frac1n \sum_i 1[l_i \le y_i \le u_i]`.
+
+    An infinite bound covers everything on its side.
+
+    Examples
+    --------
+    >>> coverage_score([1, 2, 3, 4], [[0, 1], [0, 1], [2, 4], [-float("inf"), 9]])
+    0.75
+    """
+    rows = check_rows(y, intervals, sample_weight)
+    return weighted_mean(rows.covered, rows.weight)
+
+
+def coverage_interval(
+    y: ArrayLike, intervals: ArrayLike, *, confidence: float = 0.95, sample_weight: ArrayLike | None = None
+) -> tuple[float, float]:
+    r"""Exact (Clopper–Pearson) confidence interval of the true coverage.
+
+    With weights it is approximate: the rows count as Kish's effective number :math:`(\sum w)^2 / \sum w^2` (Korn and
+    Graubard, 1998, *Survey Methodology* 24).
+
+    Examples
+    --------
+    >>> low, high = coverage_interval(range(10), [[0, 8]] * 10)
+    >>> round(low, 3), round(high, 3)
+    (0.555, 0.997)
+    """
+    rows = check_rows(y, intervals, sample_weight)
+    n = len(rows.y) if rows.weight is None else float(rows.weight.sum() ** 2 / np.square(rows.weight).sum())
+    low, high = binomial_interval(weighted_mean(rows.covered, rows.weight) * n, n, confidence=confidence)
+    return float(low), float(high)
+
+
+def binomial_interval(covered: ArrayLike, n: ArrayLike, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
+    """Exact confidence interval of a share, from counts (arrays are taken element by element).
+
+    The bounds are quantiles of Beta(k, n − k + 1) and Beta(k + 1, n − k); no rows at all give (0, 1).
+
+    References
+    ----------
+    Clopper and Pearson (1934), *Biometrika* 26, 404–413.
+
+    Examples
+    --------
+    >>> low, high = binomial_interval([9, 0], [10, 10])
+    >>> low.round(3), high.round(3)
+    (array([0.555, 0.   ]), array([0.997, 0.308]))
+    """
+    k, rows = np.asarray(covered, dtype=float), np.asarray(n, dtype=float)
+    if np.any((k < 0) | (k > rows)):
+        raise ValueError(f"covered must be between 0 and n in every place, got {k} of {rows}")
+    tail = (1 - check_share("confidence", confidence)) / 2
+    # Where the formula has no meaning (k = 0, k = n), 1 stands in for the parameter and `where` for the result.
+    low = np.where(k > 0, betaincinv(np.where(k > 0, k, 1), rows - k + 1, tail), 0.0)
+    high = np.where(k < rows, betaincinv(k + 1, np.where(k < rows, rows - k, 1), 1 - tail), 1.0)
+    return low, high
+
+
+def mean_width(y: ArrayLike, intervals: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
+    """Mean of upper − lower; ``y`` is only checked, so that all metrics are called alike.
+
+    One infinite interval makes it infinite, and a warning says how many there are; :func:`width_summary` describes the
+    others.
+
+    Examples
+    --------
+    >>> mean_width([0, 0], [[0, 1], [0, 2]])
+    1.5
+    """
+    rows = check_rows(y, intervals, sample_weight)
+    infinite = np.isinf(rows.width)
+    if rows.weight is not None:
+        infinite &= rows.weight > 0
+    if infinite.any():
+        message = f"{infinite.sum()} of {len(rows.y)} intervals are infinite, and so is their mean width"
+        warnings.warn(f"{message}; width_summary describes the finite ones", stacklevel=2)
+    return weighted_mean(rows.width, rows.weight)
+
+
+def width_summary(y: ArrayLike, intervals: ArrayLike) -> pd.Series[float]:
+    """Eight statistics of the *finite* widths, the number of rows and the number of infinite intervals.
+
+    ``std`` divides by n − 1 and quantiles are interpolated linearly, as in :meth:`pandas.Series.describe`. Read the
+    statistics together with ``n_infinite``: they say nothing of those rows. Without finite widths they are NaN.
+
+    Examples
+    --------
+    >>> width_summary([0, 0, 0, 0], [[0, 1], [0, 2], [0, 3], [0, float("inf")]]).to_dict()
+    {'min': 1.0, 'max': 3.0, 'mean': 2.0, 'std': 1.0, 'Q1': 1.5, 'median': 2.0, 'Q3': 2.5, 'IQR': 1.0, 'n': 4.0,
+     'n_infinite': 1.0}
+    """
+    width = check_rows(y, intervals).width
+    finite = pd.Series(width[np.isfinite(width)])
+    low, middle, high = finite.quantile([0.25, 0.5, 0.75])
+    spread = {"min": finite.min(), "max": finite.max(), "mean": finite.mean(), "std": finite.std()}
+    order = {"Q1": low, "median": middle, "Q3": high, "IQR": high - low}
+    return pd.Series({**spread, **order, "n": len(width), "n_infinite": len(width) - len(finite)}, dtype=float)
+
+
+def interval_score(
+    y: ArrayLike, intervals: ArrayLike, *, coverage: float, sample_weight: ArrayLike | None = None
+) -> float:
+    r"""Winkler's score, less is better: :math:`\frac1n\sum_i (u_i-l_i) + \frac{2}{1-coverage}\,dist(y_i, [l_i, u_i])`.
+
+    It is proper for central intervals of the given coverage. An infinite interval makes it infinite.
+
+    References
+    ----------
+    Winkler (1972), *JASA* 67, 187–191; Gneiting and Raftery (2007), *JASA* 102, 359–378, section 6.2.
+
+    Examples
+    --------
+    >>> interval_score([1, 3], [[0, 2], [0, 2]], coverage=0.5)
+    4.0
+    """
+    factor = 2 / (1 - check_share("coverage", coverage))
+    rows = check_rows(y, intervals, sample_weight)
+    distance = np.maximum(np.maximum(rows.lower - rows.y, rows.y - rows.upper), 0)
+    return weighted_mean(rows.width + factor * distance, rows.weight)
+
+
+def pinball_loss(
+    y: ArrayLike, quantiles: ArrayLike, levels: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
+    r"""Mean over rows and levels of :math:`\max(\tau (y - q), (\tau - 1)(y - q))`.
+
+    Parameters
+    ----------
+    quantiles : (n, L) array, or (n,) for one level
+        Predicted quantiles, one column per level; an infinite one makes the loss infinite.
+    levels : (L,) array or number
+        Strictly between 0 and 1.
+
+    References
+    ----------
+    Koenker and Bassett (1978), *Econometrica* 46, 33–50.
+
+    Examples
+    --------
+    >>> pinball_loss([1, 2], [[0, 3], [2, 2]], levels=[0.5, 0.75])
+    0.25
+    """
+    tau, values = np.atleast_1d(np.asarray(levels, dtype=float)), np.asarray(y, dtype=float)
+    predicted = np.asarray(quantiles, dtype=float)
+    predicted = predicted[:, None] if predicted.ndim == len(tau) == 1 else predicted
+    if not ((tau > 0) & (tau < 1)).all():
+        raise ValueError(f"levels must be strictly between 0 and 1, got {tau}")
+    if not values.size or predicted.shape != (*values.shape, len(tau)) or predicted.ndim != 2:
+        shapes = f"got {predicted.shape} for y of shape {values.shape} and {len(tau)} levels"
+        raise ValueError(f"quantiles must have a row per y and a column per level; {shapes}")
+    with np.errstate(invalid="ignore"):
+        error = values[:, None] - predicted
+        losses = np.maximum(tau * error, (tau - 1) * error) @ np.full(len(tau), 1 / len(tau))
+        loss = weighted_mean(losses, check_weight(sample_weight, len(values)))
+    if not np.isfinite(loss):  # looked at only now, because models call the loss in loops
+        check_finite("y", values)
+        if np.isnan(predicted).any():
+            raise ValueError(f"quantiles must not be NaN, got one in row {np.isnan(predicted).any(axis=1).argmax()}")
+    return loss
+
+
+def interval_iou(
+    y: ArrayLike, intervals: ArrayLike, known: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Mean overlap with known intervals: length of intersection / length of union; ``y`` is only checked.
+
+    With infinite bounds it is the limit over growing windows [−t, t]: the infinite sides they share over those that
+    either has (``[0, ∞)`` and ``(−∞, ∞)``: 1/2). Two equal points overlap wholly.
+
+    Parameters
+    ----------
+    known : (n, 2) array
+        The intervals to compare with, for example the true quantiles of simulated data.
+
+    Examples
+    --------
+    >>> interval_iou([0, 0], [[0, 2], [0, 1]], [[1, 3], [0, 1]])
+    0.6666666666666666
+    """
+    one, two = check_rows(y, intervals, sample_weight), check_rows(y, known, name="known")
+    inter = np.maximum(np.minimum(one.upper, two.upper) - np.maximum(one.lower, two.lower), 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        union = one.width + two.width - inter
+        overlap = np.where(union > 0, inter / union, one.lower == two.lower)
+    overlap = np.where(np.isinf(one.width) | np.isinf(two.width), _shared_sides(one, two), overlap)
+    return weighted_mean(overlap, one.weight)
+
+
+def _shared_sides(one: CheckedRows, two: CheckedRows) -> Floats:
+    first, second = np.isinf([one.lower, one.upper]), np.isinf([two.lower, two.upper])
+    shared: Floats = (first & second).sum(axis=0) / np.maximum((first | second).sum(axis=0), 1)
+    return shared
