@@ -11,6 +11,9 @@ TESTS ?=
 demo: $(VENV)/.demo
 	$(BIN)/python examples/quickstart.py
 
+# Two processes of one thread each: model libraries with threads of their own only get in each other's way.
+test test-all: export OMP_NUM_THREADS = 1
+
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 $(TESTS)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from icqr.features import FloatArray, IntArray
+from icqr.rounding import LARGEST, add_up, divide_up, times_up
 
 NDBool: TypeAlias = NDArray[np.bool_]
 
@@ -23,8 +24,9 @@ SIDES = ("both", "lower", "upper")
 SMALL_GROUPS = ("pooled", "infinite", "error")
 POOLED = "none (pooled offset)"
 INFINITE = "certain (infinite interval)"
+REFUSED = "none (too few calibration rows)"
 
-_LARGEST = np.finfo(np.float64).max
+_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 
 
 # -- The rank --------------------------------------------------------------------------------------------
@@ -47,7 +49,7 @@ def check_coverage(coverage: Any) -> Fraction:
         percent = 1 < coverage < 100
         hint = f"; did you mean {float(coverage) / 100:g}?" if percent else "; for nine times out of ten pass 0.9"
         raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!s}{hint}")
-    return Fraction(str(coverage))
+    return coverage if isinstance(coverage, Fraction) else Fraction(str(coverage))
 
 
 def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None = None) -> int:
@@ -77,10 +79,10 @@ def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None 
     95
     """
     level = check_coverage(coverage)
-    if n < 0:
-        raise ValueError(f"n must be 0 or more, got {n}")
+    if not isinstance(n, int | np.integer) or n < 0:
+        raise ValueError(f"n must be a whole number, 0 or more, got {n!r}")
     if confidence is None:
-        return math.ceil((n + 1) * level)
+        return math.ceil((int(n) + 1) * level)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be strictly between 0 and 1, got {confidence}")
     # P(Beta(k, n + 1 - k) >= c) = P(Binomial(n, c) <= k - 1)
@@ -155,29 +157,6 @@ def bounds_from_quantiles(quantiles: FloatArray, coverage: float | Fraction, sid
     )
 
 
-# -- Rounding outwards -----------------------------------------------------------------------------------
-# A score and a bound are each one subtraction away from y, and each rounds. Scores are rounded up and bounds outwards,
-# by the exact error of the subtraction (Knuth's two-sum), so that `score <= offset` if and only if y lies inside.
-
-
-def _add_up(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Give a + b, rounded towards plus infinity."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = a + b
-        part = total - a
-        error = (a - (total - part)) + (b - part)
-        return np.where(error > 0, np.nextafter(total, np.inf), total)
-
-
-def _add_down(a: FloatArray, b: FloatArray) -> FloatArray:
-    return -_add_up(-a, -b)
-
-
-def _times_up(offset: FloatArray, scale: FloatArray) -> FloatArray:
-    with np.errstate(over="ignore"):
-        return np.nextafter(offset * scale, np.inf)
-
-
 # -- Conformity scores -----------------------------------------------------------------------------------
 
 
@@ -218,12 +197,9 @@ class Conformity:
     def scores(self, bounds: FloatArray, y: FloatArray) -> FloatArray:
         """Give (n, 1) scores, or (n, 2) for the lower and the upper bound when there is one offset per side."""
         lower, _, upper = bounds.T
-        sides = np.column_stack([_add_up(lower, -y), _add_up(y, -upper)])
+        sides = np.column_stack([add_up(lower, -y), add_up(y, -upper)])
         if self.kind != "cqr":
-            with np.errstate(over="ignore"):
-                sides = np.nextafter(sides / self._scale(bounds), np.inf)
-        # A distance below the smallest double rounds up to it; a side without a bound never decides.
-        sides = np.maximum(sides, -_LARGEST)
+            sides = divide_up(sides, self._scale(bounds))
         return sides.max(axis=1, keepdims=True) if self.symmetric else sides
 
     def intervals(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
@@ -238,8 +214,8 @@ class Conformity:
     def _moved(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
         lower, _, upper = bounds.T
         if self.kind != "cqr":
-            offsets = _times_up(offsets, self._scale(bounds))
-        return np.column_stack([_add_down(lower, -offsets[:, 0]), _add_up(upper, offsets[:, 1])])
+            offsets = times_up(offsets, self._scale(bounds))
+        return np.column_stack([-add_up(-lower, offsets[:, 0]), add_up(upper, offsets[:, 1])])
 
     def _contain_centre(self, intervals: FloatArray, bounds: FloatArray) -> FloatArray:
         if self.side != "both":
@@ -260,25 +236,26 @@ class Conformity:
         return np.clip(intervals, self.y_min, self.y_max)
 
     def _scale(self, bounds: FloatArray) -> FloatArray:
-        return np.maximum(self.widths(bounds), self.floor)
+        return np.clip(self.widths(bounds), self.floor, LARGEST)
 
     def widths(self, bounds: FloatArray) -> FloatArray:
         """Give (n, 2) divisors of the scaled scores, before the floor."""
         lower, median, upper = bounds.T
-        if self.kind == "cqr-r" and self.side == "both":
-            return np.repeat((upper - lower)[:, None], 2, axis=1)
-        below = upper - median if self.side == "upper" else median - lower
-        above = median - lower if self.side == "lower" else upper - median
+        with np.errstate(over="ignore"):
+            if self.kind == "cqr-r" and self.side == "both":
+                below = above = upper - lower
+            else:
+                below = upper - median if self.side == "upper" else median - lower
+                above = median - lower if self.side == "lower" else upper - median
         # Below coverage 0.5 a single bound lies beyond the median.
         return np.asarray(np.abs(np.column_stack([below, above])))
 
 
 def width_floor(widths: FloatArray) -> float:
     """Give the smallest divisor of scaled scores: 1e-3 of the median training width (if 0, of the mean; if 0, 1)."""
-    for typical in (np.median(widths), np.mean(widths)):
-        if typical > 0:
-            return 1e-3 * float(typical)
-    return 1.0
+    with np.errstate(over="ignore"):
+        typical = np.median(widths) or np.mean(widths)
+    return max(1e-3 * min(float(typical), LARGEST), _SMALLEST) if typical > 0 else 1.0
 
 
 # -- Offsets per group -----------------------------------------------------------------------------------
@@ -329,11 +306,13 @@ class Calibration:
         small_groups: str = "error",
         guarantee: str = "marginal",
     ) -> Calibration:
-        """Sort (n, sides) scores by group; rows with label -1 count for the pooled offset alone."""
+        """Sort (n, sides) scores by group; rows of no known group (-1, or not below `n_groups`) count as pooled."""
         if np.isnan(scores).any():
             raise ValueError(f"scores must not be NaN; row {int(np.argwhere(np.isnan(scores))[0, 0])} is")
-        groups = tuple(np.sort(scores[labels == group], axis=0) for group in (*range(n_groups), -1))
-        return cls(conformity, groups, small_groups, guarantee)
+        known = np.where((labels >= 0) & (labels < n_groups), labels, n_groups)
+        by_group = np.column_stack([side[np.lexsort((side, known))] for side in scores.T])
+        ends = np.cumsum(np.bincount(known, minlength=n_groups + 1))[:-1]
+        return cls(conformity, tuple(np.split(by_group, ends)), small_groups, guarantee)
 
     @property
     def sizes(self) -> IntArray:
@@ -341,9 +320,10 @@ class Calibration:
         return np.array([len(group) for group in self.scores], dtype=np.intp)
 
     def ranks(self, coverage: float | Fraction) -> IntArray:
-        """Give each group's rank; the group of no known group has no scores to rank."""
+        """Give each group's rank; rows of no known group have no scores to rank."""
         level = offset_level(coverage, self.conformity.symmetric)
-        return np.array([conformal_rank(n, level) for n in self._usable()], dtype=np.intp)
+        sizes, place = np.unique(self._usable(), return_inverse=True)
+        return np.array([conformal_rank(n, level) for n in sizes], dtype=np.intp)[place]
 
     def too_small(self, coverage: float | Fraction) -> NDBool:
         """Tell for which groups no finite offset exists."""
@@ -351,41 +331,47 @@ class Calibration:
 
     def offsets(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
         """Give (n, 2) offsets of the lower and the upper bound for rows with these group labels."""
-        small = self.too_small(coverage)
+        asked = np.zeros(len(self.scores), dtype=np.bool_)
+        asked[labels] = True
+        small = asked & self.too_small(coverage)
         if small.any():
-            self._answer_small(small, coverage, labels)
-        table = np.array([self._offset(group, coverage) for group in range(len(self.scores))])
-        return np.broadcast_to(table, (len(table), 2))[labels]
+            self._answer_small(coverage, small)
+        return self._offset_table(coverage, asked)[labels]
 
     def _usable(self) -> IntArray:
         return np.array([*self.sizes[:-1], 0], dtype=np.intp)
 
-    def _offset(self, group: int, coverage: float | Fraction) -> FloatArray:
-        n = self._usable()[group]
-        level = offset_level(coverage, self.conformity.symmetric)
-        rank = conformal_rank(n, level)
-        if rank <= n:
-            return np.asarray(self.scores[group][rank - 1])
-        n_sides = self.scores[group].shape[1]
-        if self.small_groups != "pooled":
-            return np.full(n_sides, np.inf)
-        everyone = np.concatenate(self.scores)
-        pooled = np.array([conformal_quantile(side, level) for side in everyone.T])
-        return np.asarray(np.maximum(pooled, self.scores[group].max(axis=0, initial=-np.inf)))
+    def _refuses(self, coverage: float | Fraction) -> bool:
+        """Tell whether groups that are too small get no interval at all."""
+        too_few = self.sizes.sum() < rows_needed(coverage, self.conformity.symmetric)
+        return self.small_groups == "error" or bool(self.small_groups == "pooled" and too_few)
 
-    def _answer_small(self, small: NDBool, coverage: float | Fraction, labels: IntArray) -> None:
-        """Raise or warn, when rows with these labels fall into groups that are too small."""
-        rows = small[labels]
-        if not rows.any():
-            return
+    def _offset_table(self, coverage: float | Fraction, asked: NDBool) -> FloatArray:
+        """Give (groups + 1, 2) offsets, NaN for groups that are not asked for or get none."""
+        table = np.full((len(self.scores), 2), np.nan)
+        ranks = self.ranks(coverage)
+        small = ranks > self._usable()
+        for group in np.flatnonzero(asked & ~small):
+            table[group] = self.scores[group][ranks[group] - 1]
+        if self.small_groups == "infinite":
+            table[asked & small] = np.inf
+        elif (asked & small).any() and not self._refuses(coverage):
+            pooled = self._pooled_offset(coverage)
+            for group in np.flatnonzero(asked & small):
+                table[group] = np.maximum(pooled, self.scores[group].max(axis=0, initial=-np.inf))
+        return table
+
+    def _pooled_offset(self, coverage: float | Fraction) -> FloatArray:
+        level = offset_level(coverage, self.conformity.symmetric)
+        return np.array([conformal_quantile(side, level) for side in np.concatenate(self.scores).T])
+
+    def _answer_small(self, coverage: float | Fraction, small: NDBool) -> None:
+        """Raise or warn about the groups that are too small."""
         needed = rows_needed(coverage, self.conformity.symmetric)
         total = int(self.sizes.sum())
         if self.small_groups != "infinite" and total < needed:
             raise ValueError(too_few_rows(total, coverage, self.conformity.symmetric))
-        named = [f"group {g} has {self.sizes[g]}" for g in np.unique(labels[rows]) if g != -1]
-        if (labels[rows] == -1).any():
-            named.append("a group unknown to the calibration has none")
-        what = f"coverage={float(coverage):g} needs {needed} calibration rows in each group; {', '.join(named)}"
+        what = f"coverage={float(coverage):g} needs {needed} calibration rows in each group; {self._name(small)}"
         if self.small_groups == "error":
             raise ValueError(
                 f"{what}. Give more calibration rows, use fewer groups, or pass small_groups='pooled' or 'infinite'."
@@ -398,33 +384,39 @@ class Calibration:
                 stacklevel=4,
             )
 
+    def _name(self, small: NDBool, most: int = 5) -> str:
+        """Name groups with their sizes, the first few of them."""
+        groups = np.flatnonzero(small[:-1])
+        named = [f"group {group} has {len(self.scores[group])}" for group in groups[:most]]
+        if len(groups) > most:
+            named.append(f"{len(groups) - most} more groups have too few")
+        if small[-1]:
+            named.append("a group unknown to the calibration has none")
+        return ", ".join(named)
+
     def certificate(self, coverage: float | Fraction) -> Certificate:
         """Say what is promised at this coverage, for each group and for all rows together."""
         ranks, sizes, small = self.ranks(coverage), self._usable(), self.too_small(coverage)
-        symmetric = self.conformity.symmetric
-        promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
+        symmetric, side = self.conformity.symmetric, self.conformity.side
         kept = self.small_groups == "infinite"
+        promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
+        answer = INFINITE if kept else REFUSED if self._refuses(coverage) else POOLED
+        offsets = self._offset_table(coverage, np.ones(len(sizes), dtype=np.bool_))
         low, high = (stats.beta.ppf(tail, ranks, np.maximum(sizes + 1 - ranks, 1)) for tail in (0.05, 0.95))
-        with_band = symmetric & ~small
-        offsets = np.array(
-            [np.broadcast_to(self._offset(group, coverage), 2) for group in range(len(self.scores))],
-            dtype=np.float64,
-        )
         table = pd.DataFrame(
             {
                 "group": [*range(len(sizes) - 1), -1],
                 "n": sizes,
                 "rank": ranks,
-                "offset_lower": np.nan if self.conformity.side == "upper" else offsets[:, 0],
-                "offset_upper": np.nan if self.conformity.side == "lower" else offsets[:, 1],
+                "offset_lower": np.nan if side == "upper" else offsets[:, 0],
+                "offset_upper": np.nan if side == "lower" else offsets[:, 1],
                 "promised": np.where(small, float(kept), promised),
-                "guarantee": np.where(small, INFINITE if kept else POOLED, self.guarantee),
-                "band_lower": np.where(with_band, low, np.nan),
-                "band_upper": np.where(with_band, high, np.nan),
+                "guarantee": np.where(small, answer, self.guarantee),
+                "band_lower": np.where(symmetric & ~small, low, np.nan),
+                "band_upper": np.where(symmetric & ~small, high, np.nan),
             }
         )
-        total = max(int(self.sizes.sum()), 1)
-        unpromised = 0.0 if kept else float(self.sizes[small].sum()) / total
+        unpromised = 0.0 if kept else float(self.sizes[small].sum()) / max(int(self.sizes.sum()), 1)
         return Certificate(float(coverage), self.guarantee, table, unpromised)
 
 
@@ -460,18 +452,18 @@ class Certificate:
     @property
     def marginal(self) -> float:
         """What is promised for all rows together: the coverage minus the share of rows without a promise."""
+        # The share is that of the calibration rows, and a group is small when it drew few of them, so its true share is
+        # larger. This does not break the promise: the group's largest score alone covers n / (n + 1) of its rows.
         return max(self.coverage - self.unpromised, 0.0)
 
     def __str__(self) -> str:
-        small = (
-            ""
-            if self.unpromised == 0
-            else (
-                f" {self.unpromised:.1%} of the calibration rows are in groups too small for a promise;"
-                f" over all rows at least {self.marginal:.1%} is promised, if such rows stay as frequent."
-            )
+        said = f"Coverage {self.coverage:g}, {self.guarantee}."
+        if self.unpromised == 0 or not self.groups["n"].any():
+            return said
+        return (
+            f"{said} {self.unpromised:.1%} of the calibration rows are in groups too small for a promise; over all "
+            f"rows at least {self.marginal:.1%} is promised, if such rows stay as frequent."
         )
-        return f"Coverage {self.coverage:g}, {self.guarantee}.{small}"
 
 
 def too_few_rows(n_samples: int, coverage: float | Fraction, symmetric: bool) -> str:

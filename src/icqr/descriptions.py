@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
 from icqr.features import Features, FloatArray, IntArray, Table
+from icqr.weighted_space import MOST_CATEGORIES
 
 
 def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> pd.DataFrame:
     """Say what each group is: a rule from a shallow tree, how well it fits, and the features that set the group apart.
+
+    Columns of weight zero are not used, missing values count as the median, and of more than 5,000 rows a sample is
+    looked at.
 
     Returns
     -------
@@ -48,29 +52,36 @@ def _sample(n: int, most: int) -> IntArray:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns that rules may use: the ten of largest weight, missing values filled."""
+    """The columns that rules may use: the ten of largest weight, missing values filled.
+
+    `ranks` are each value's rank in its column: a tree splits them alike, and its 32-bit floats hold them exactly.
+    """
 
     matrix: FloatArray
+    ranks: IntArray
     names: list[tuple[Any, Any]]
 
     @classmethod
     def of(cls, X: Table, weights: FloatArray | None) -> _Columns:
-        matrix, origin, names = Features(X).one_hot(X)
-        share = np.ones(X.shape[1]) if weights is None else np.asarray(weights)
-        allowed = np.argsort(-share, kind="stable")[:10]
+        matrix, origin, names = Features(X, max_categories=MOST_CATEGORIES).one_hot(X)
+        share = np.ones(X.shape[1]) if weights is None or not np.any(weights) else np.asarray(weights)
+        allowed = [j for j in np.argsort(-share, kind="stable")[:10] if share[j] > 0]
         kept = np.flatnonzero(np.isin(origin, allowed) & ~np.isnan(matrix).all(axis=0))
         matrix = matrix[:, kept]
-        return cls(np.where(np.isnan(matrix), np.nanmedian(matrix, axis=0), matrix), [names[j] for j in kept])
+        matrix = np.where(np.isnan(matrix), np.nanmedian(matrix, axis=0), matrix)
+        ranks = [np.unique(column, return_inverse=True)[1] for column in matrix.T]
+        return cls(matrix, np.array(ranks, dtype=np.intp).T, [names[j] for j in kept])
 
     def differences(self, inside: NDArray[np.bool_]) -> str:
         """Name the three columns whose mean inside differs most from the mean of all, in standard deviations."""
         if not inside.any():
             return ""
-        mean, spread = self.matrix.mean(axis=0), self.matrix.std(axis=0)
-        ours = self.matrix[inside].mean(axis=0)
-        effect = np.divide(ours - mean, spread, out=np.zeros_like(mean), where=spread > 0)
-        order = np.argsort(-np.abs(effect), kind="stable")[:3]
-        return "; ".join(self._difference(j, ours[j], mean[j]) for j in order if effect[j] != 0)
+        largest = np.abs(self.matrix).max(axis=0)  # as unit, so that squares don't overflow
+        scaled = np.divide(self.matrix, largest, out=np.zeros_like(self.matrix), where=largest > 0)
+        mean, ours, spread = scaled.mean(axis=0), scaled[inside].mean(axis=0), scaled.std(axis=0)
+        effect = np.divide(ours - mean, spread, out=np.zeros_like(mean), where=spread > 1e-12)
+        order = [j for j in np.argsort(-np.abs(effect), kind="stable")[:3] if abs(effect[j]) > 1e-12]
+        return "; ".join(self._difference(j, ours[j] * largest[j], mean[j] * largest[j]) for j in order)
 
     def _difference(self, j: int, ours: float, mean: float) -> str:
         name, category = self.names[j]
@@ -92,23 +103,35 @@ class _Columns:
         return self.names[j][1] is not None
 
     def _condition(self, j: int, above: float, below: float) -> str:
-        """Say that column j is > above and ≤ below."""
+        """Say that the rank in column j is > above and ≤ below."""
         name, category = self.names[j]
         if category is not None:
             return f"{name} = {category}" if above > -math.inf else f"{name} ≠ {category}"
-        if np.all(self.matrix[:, j] == np.round(self.matrix[:, j])):  # whole numbers: 6.5 splits 6 from 7
-            above, below = np.floor(above), np.floor(below)
         if math.isinf(above):
-            return f"{name} ≤ {below:.4g}"
-        return f"{name} > {above:.4g}" if math.isinf(below) else f"{above:.4g} < {name} ≤ {below:.4g}"
+            return f"{name} ≤ {self._limit(j, below)}"
+        if math.isinf(below):
+            return f"{name} > {self._limit(j, above)}"
+        return f"{self._limit(j, above)} < {name} ≤ {self._limit(j, below)}"
+
+    def _limit(self, j: int, rank: float) -> str:
+        """Give a number between the values on both sides of a rank, with no more digits than that takes."""
+        values = np.unique(self.matrix[:, j])
+        low, high = values[math.floor(rank)], values[math.floor(rank) + 1]
+        if np.all(values == np.round(values)) and abs(low) < 1e15:
+            return f"{low:.0f}"
+        candidates = (f"{low / 2 + high / 2:.{digits}g}" for digits in range(3, 18))
+        short = next((text for text in candidates if low <= float(text) < high), repr(float(low)))
+        return f"{float(short):.15g}" if len(short) < 15 else short
 
 
 def _best_rule(columns: _Columns, inside: NDArray[np.bool_]) -> tuple[str, float]:
     """Give the rule of the leaf that overlaps most with the group, and the overlap (Jaccard's index)."""
     if not inside.any():
         return "no rows", 0.0
-    tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=3, random_state=0).fit(columns.matrix, inside)
-    leaves = tree.apply(columns.matrix)
+    if not columns.names:
+        return "all rows", float(inside.mean())
+    tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=3, random_state=0).fit(columns.ranks, inside)
+    leaves = tree.apply(columns.ranks)
     sizes = np.bincount(leaves)
     hits = np.bincount(leaves, weights=inside)
     overlaps = hits / (sizes + inside.sum() - hits)
@@ -117,7 +140,7 @@ def _best_rule(columns: _Columns, inside: NDArray[np.bool_]) -> tuple[str, float
 
 
 def _path_to(tree: Any, leaf: int) -> dict[int, tuple[float, float]]:
-    """Give the limits (above, below] of each feature on the way to a leaf."""
+    """Give the limits (above, below] of each feature's rank on the way to a leaf."""
     parents = {int(child): (node, side) for side in (0, 1) for node, child in enumerate(_children(tree)[side])}
     limits: dict[int, tuple[float, float]] = {}
     node = leaf

@@ -13,12 +13,15 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Table: TypeAlias = pd.DataFrame | FloatArray
 
+#: A column gets at most so many one-hot columns, for its most frequent categories: memory stays bounded.
+MOST_ONE_HOT = 255
+
 
 def as_table(X: Any) -> Table:
-    """Give a pandas DataFrame for pandas and polars input, a 2-D float array for everything else.
+    """Give a pandas DataFrame for pandas and polars input and for arrays of objects, else a 2-D float array.
 
-    Missing values are allowed. Infinite values, complex numbers, sparse matrices, dates, and tables
-    without a row or a column are refused.
+    Missing values are allowed. Complex numbers, sparse matrices, and tables without a row or a column are refused;
+    infinite values and dates are, too: in an array at once, in a DataFrame by `Features`.
 
     Examples
     --------
@@ -37,6 +40,10 @@ def as_table(X: Any) -> Table:
 
 
 def _from_polars(X: Any) -> pd.DataFrame:
+    if not hasattr(X, "get_column"):
+        raise TypeError(
+            f"X must be a polars DataFrame, got a polars {type(X).__name__}; call X.collect() or to_frame()"
+        )
     # Column by column: `to_pandas` would need pyarrow.
     return pd.DataFrame({name: X.get_column(name).to_numpy() for name in X.columns})
 
@@ -57,8 +64,10 @@ def _check_frame(X: pd.DataFrame) -> None:
 class Features:
     """The columns of the training rows: their kinds, and the categories of text columns.
 
-    Text, object and categorical columns become pandas categoricals with the training rows' categories; values
-    unknown to the training rows become missing. Numbers, also nullable and boolean ones, become floats.
+    Text, object and categorical columns become pandas categoricals with the categories that the training rows hold;
+    other values become missing. Numbers, also nullable and boolean ones, become plain numbers. A column without any
+    known value in the training rows says nothing, and some models can't take it: it becomes zeros, whatever it holds
+    later.
 
     Parameters
     ----------
@@ -78,13 +87,25 @@ class Features:
     """
 
     def __init__(self, X: Table, max_categories: int | None = None) -> None:
-        self.categories: dict[Any, pd.Index] = {}
+        self.categories: dict[Any, pd.Index[Any]] = {}
+        self.one_hot_codes: dict[Any, IntArray] = {}
         self.n_columns: int = X.shape[1]
-        if isinstance(X, pd.DataFrame):
-            for name in X.columns:
-                values = _column(X[name])
-                if isinstance(values.dtype, pd.CategoricalDtype):
-                    self.categories[name] = _kept_categories(values, max_categories)
+        self.names: list[Any] | None = list(X.columns) if isinstance(X, pd.DataFrame) else None
+        if not isinstance(X, pd.DataFrame):
+            self.empty: set[Any] = set(np.flatnonzero(np.isnan(X).all(axis=0)).tolist())
+            return
+        self.empty = {name for name in X.columns if X[name].isna().all()}
+        for name in X.columns:
+            values = None if name in self.empty else _column(X[name])
+            if values is not None and isinstance(values.dtype, pd.CategoricalDtype):
+                self._learn_categories(values, max_categories)
+
+    def _learn_categories(self, values: pd.Series[Any], most: int | None) -> None:
+        codes = values.cat.codes.to_numpy()
+        counts = np.bincount(codes[codes >= 0], minlength=len(values.cat.categories))
+        kept = _most_frequent(counts, most)
+        self.categories[values.name] = values.cat.categories[kept]
+        self.one_hot_codes[values.name] = _most_frequent(counts[kept], MOST_ONE_HOT)
 
     @property
     def categorical(self) -> list[Any]:
@@ -92,29 +113,43 @@ class Features:
         return list(self.categories)
 
     def transform(self, X: Table) -> Table:
-        """Bring rows into the form of the training rows; arrays pass as they are."""
-        return self.transform_frame(X) if isinstance(X, pd.DataFrame) else X
+        """Bring rows into the form of the training rows: a DataFrame or a float array, as these were."""
+        if self.names is not None:
+            frame = X if isinstance(X, pd.DataFrame) and list(X.columns) == self.names else self._named(X)
+            return self.transform_frame(frame)
+        if isinstance(X, pd.DataFrame):
+            X = np.column_stack([_as_numbers(X[name]).to_numpy(dtype=np.float64) for name in X.columns])
+        if self.empty:
+            X = X.copy()
+            X[:, list(self.empty)] = 0.0
+        return X
+
+    def _named(self, X: Table) -> pd.DataFrame:
+        """Give rows without the training rows' names (an array, say) these names, by position."""
+        return pd.DataFrame(X).set_axis(self.names or [], axis=1)
 
     def transform_frame(self, X: pd.DataFrame) -> pd.DataFrame:
         """Bring a DataFrame's rows into the form of the training rows, as a new DataFrame."""
         return pd.DataFrame({name: self._transform_column(X[name]) for name in X.columns}, index=X.index, copy=False)
 
     def _transform_column(self, column: pd.Series[Any]) -> pd.Series[Any]:
+        if column.name in self.empty:
+            return pd.Series(0.0, index=column.index)
         if column.name not in self.categories:
             return _as_numbers(column)
         categories = self.categories[column.name]
         if isinstance(column.dtype, pd.CategoricalDtype) and column.cat.categories.equals(categories):
-            return column
-        values = column.astype(object).where(column.notna(), None)
-        return pd.Series(
-            pd.Categorical(values.where(values.isin(categories), None), categories=categories),
-            index=column.index,
-        )
+            known = pd.Categorical.from_codes(column.cat.codes.to_numpy(), categories=categories)
+        else:
+            values = column.astype(object).where(column.notna(), None)
+            known = pd.Categorical(values.where(values.isin(categories), None), categories=categories)
+        return pd.Series(known, index=column.index)
 
     def one_hot(self, X: Table) -> tuple[FloatArray, IntArray, list[tuple[Any, Any]]]:
         """Give a float matrix with categories one-hot, each column's origin, and each column's (name, category).
 
-        The category is None for a numeric column. A missing or unknown category is a row of zeros.
+        The category is None for a numeric column. A missing, unknown or rare category (beyond the 255 most frequent
+        ones) is a row of zeros.
         """
         X = self.transform(X)
         if not isinstance(X, pd.DataFrame):
@@ -123,14 +158,14 @@ class Features:
         origin: list[int] = []
         labels: list[tuple[Any, Any]] = []
         for j, name in enumerate(X.columns):
-            categories = self.categories.get(name)
-            if categories is None:
+            shown = self.one_hot_codes.get(name)
+            if shown is None:
                 parts.append(X[name].to_numpy(dtype=np.float64)[:, None])
                 labels.append((name, None))
             else:
                 codes = X[name].cat.codes.to_numpy()
-                parts.append((codes[:, None] == np.arange(len(categories))).astype(np.float64))
-                labels.extend((name, category) for category in categories)
+                parts.append((codes[:, None] == shown).astype(np.float64))
+                labels.extend((name, category) for category in self.categories[name][shown])
             origin.extend([j] * parts[-1].shape[1])
         return np.concatenate(parts, axis=1), np.array(origin, dtype=np.intp), labels
 
@@ -152,7 +187,7 @@ def _column(column: pd.Series[Any]) -> pd.Series[Any]:
             raise TypeError(
                 f"Column {column.name!r}: each argument must be a string or a number, got {type(value).__name__}."
             )
-    if len(known) and all(not isinstance(value, str) for value in known):
+    if all(not isinstance(value, str) for value in known):
         return _as_numbers(column)
     return column.astype("category")
 
@@ -180,10 +215,7 @@ def _as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     return numbers
 
 
-def _kept_categories(values: pd.Series[Any], most: int | None) -> pd.Index:
-    categories = values.cat.categories
-    if most is None or len(categories) <= most:
-        return categories
-    counts = values.value_counts(sort=True)
-    kept = set(counts.index[:most])
-    return categories[[category in kept for category in categories]]
+def _most_frequent(counts: NDArray[np.integer[Any]], most: int | None) -> IntArray:
+    """Give the codes of the most frequent categories, in their own order; those that never appear are left out."""
+    by_frequency = np.argsort(-counts, kind="stable")[:most]
+    return np.sort(by_frequency[counts[by_frequency] > 0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -71,11 +72,13 @@ class PermutationImportance(BaseEstimator):
 
     Examples
     --------
+    >>> from sklearn.linear_model import QuantileRegressor
     >>> from icqr.quantiles import QuantileModel
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(500, 2))
-    >>> model = QuantileModel().fit(X, X[:, 0] + rng.normal(scale=0.1, size=500), levels=(0.05, 0.5, 0.95))
-    >>> table = PermutationImportance().compute(model, X, X[:, 0], random_state=0)
+    >>> X = rng.uniform(size=(200, 2))
+    >>> y = X[:, 0] + rng.normal(scale=0.1, size=200)
+    >>> model = QuantileModel(QuantileRegressor(alpha=0.0)).fit(X, y, levels=(0.05, 0.5, 0.95))
+    >>> table = PermutationImportance().compute(model, X, y, random_state=0)
     >>> table["feature"][table["share"].idxmax()]
     'x0'
     """
@@ -108,25 +111,38 @@ class PermutationImportance(BaseEstimator):
         -------
         DataFrame
             A row per column: `feature`, `mean` (I_j), `std` over the repeats, `share` (I_j over their sum: the weights
-            of the partition; all zero when every I_j is), and `error_ratio` (permuted over base error).
+            of the partition; all zero when every I_j is), and `error_ratio` (permuted over base error; NaN where an
+            error of the user's own is negative).
         """
-        if self.n_repeats < 1:
-            raise ValueError(f"n_repeats must be 1 or more, got {self.n_repeats}")
+        self._check()
         rng = np.random.default_rng(random_state)
         if self.max_rows is not None and self.max_rows < len(y):
             rows = np.sort(rng.choice(len(y), size=self.max_rows, replace=False))
             X, y = (X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows]), y[rows]
-        error: ErrorMeasure = self.error or pinball_loss
-        base = error(y, model.predict(X), model.levels_)
+        base = self._error(y, model.predict(X), model.levels_)
         replacer = model.replacer(X)
         seeds = [int(rng.integers(2**63)) for _ in range(X.shape[1])]
 
         def changes(column: int) -> list[float]:
+            if _is_constant(X, column):  # also for models whose predictions differ in the last bits from call to call
+                return [0.0] * self.n_repeats
             orders = self._orders(len(y), seeds[column])
-            return [abs(base - error(y, q, model.levels_)) for q in replacer.replace(column, orders)]
+            return [abs(base - self._error(y, q, model.levels_)) for q in replacer.replace(column, orders)]
 
         columns = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(changes)(j) for j in range(X.shape[1]))
         return _as_table(np.array(columns, dtype=np.float64), base, _names(X))
+
+    def _check(self) -> None:
+        if self.n_repeats < 1:
+            raise ValueError(f"n_repeats must be 1 or more, got {self.n_repeats}")
+        if self.max_rows is not None and self.max_rows < 1:
+            raise ValueError(f"max_rows must be 1 or more, or None for all rows, got {self.max_rows}")
+
+    def _error(self, y: FloatArray, quantiles: FloatArray, levels: Sequence[float]) -> float:
+        error = float((self.error or pinball_loss)(y, quantiles, levels))
+        if not math.isfinite(error):
+            raise ValueError(f"error must give a finite number, got {error}")
+        return error
 
     def _orders(self, n: int, seed: int) -> IntArray:
         rng = np.random.default_rng(seed)
@@ -139,25 +155,41 @@ def _names(X: Table) -> list[Any]:
     return list(X.columns) if isinstance(X, pd.DataFrame) else [f"x{j}" for j in range(X.shape[1])]
 
 
+def _is_constant(X: Table, column: int) -> bool:
+    values = X.iloc[:, column] if isinstance(X, pd.DataFrame) else pd.Series(X[:, column])
+    return bool(values.nunique(dropna=False) <= 1)
+
+
 def _as_table(changes: FloatArray, base: float, names: list[Any]) -> pd.DataFrame:
+    # In units of a power of two near the largest, which is exact: squares and sums neither overflow nor vanish.
+    unit = np.ldexp(1.0, np.frexp(changes.max())[1] - 1)
+    changes = changes / unit
     mean = changes.mean(axis=1)
-    total = mean.sum()
     return pd.DataFrame(
         {
             "feature": pd.Series(names, dtype=object),
-            "mean": mean,
-            "std": changes.std(axis=1),
-            "share": mean / total if total > 0 else np.zeros_like(mean),
-            "error_ratio": (base + mean) / base if base > 0 else np.where(mean > 0, np.inf, 1.0),
+            "mean": mean * unit,
+            "std": changes.std(axis=1) * unit,
+            "share": mean / mean.sum() if mean.any() else mean,
+            "error_ratio": _ratio(mean * unit, base),
         }
     )
+
+
+def _ratio(change: FloatArray, base: float) -> FloatArray:
+    if base < 0:
+        return np.full_like(change, np.nan)
+    with np.errstate(over="ignore", divide="ignore"):
+        return 1 + np.divide(change, base, out=np.zeros_like(change), where=change > 0)
 
 
 def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> None:
     """Warn when the model is too good to be true: columns that seem to hold the answer itself.
 
     Raised when the median's error is below 2 % of y's mean absolute deviation, or when at most two columns hold 95 % of
-    the importance and permuting one of them multiplies the error by more than 20.
+    the importance and permuting one of them multiplies the error by more than 20. A model that only knows its training
+    rows by heart looks like the latter too; where its error on new rows is more than 10 % of y's mean absolute
+    deviation, which permuting can't multiply by 20, there is no alarm.
 
     Parameters
     ----------
@@ -171,7 +203,7 @@ def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> 
     >>> table = pd.DataFrame({"feature": ["paid", "age"], "share": [0.99, 0.01], "error_ratio": [50.0, 1.5]})
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     leak_alarm(table, np.array([1.0, 9.0]), np.array([2.0, 7.0]))
+    ...     leak_alarm(table, np.array([1.0, 9.0]), np.array([1.1, 8.7]))
     >>> "'paid'" in str(caught[0].message)
     True
     """
@@ -182,16 +214,17 @@ def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> 
     if spread > 0 and error < 0.02 * spread:
         reasons.append(f"the median's error is {error / spread:.2%} of y's mean absolute deviation")
     ratio = float(top["error_ratio"].max())
-    if top["share"].sum() >= 0.95 and ratio > 20:
+    if top["share"].sum() >= 0.95 and ratio > 20 and error < 0.1 * spread:
         reasons.append(
             f"they hold {top['share'].sum():.1%} of the importance, and permuting one makes the error "
             f"{ratio:.0f} times as large"
         )
     if reasons:
-        named = " and ".join(repr(name) for name in top.loc[top["share"] > 0.05, "feature"])
+        suspects = top[(top["share"] > 0.05) | (top["share"] == top["share"].max())]
+        named = " and ".join(repr(name) for name in suspects["feature"])
         warnings.warn(
             f"Columns {named} may leak the target: {'; '.join(reasons)}. If they are not known when you predict "
             "(parts of the target, or measured after it), drop them.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=5,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from icqr.calibration import (
     SMALL_GROUPS,
     Calibration,
     Certificate,
+    Conformity,
     bounds_from_quantiles,
     check_coverage,
     rows_needed,
@@ -29,11 +31,12 @@ from icqr.calibration import (
 )
 from icqr.descriptions import describe_groups
 from icqr.features import FloatArray, IntArray, Table, as_table
+from icqr.libraries import Encoder
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.partition import WholePartition
 from icqr.quantiles import QuantileModel, is_prefit
-from icqr.rows import Rows, check_target, split_rows
+from icqr.rows import Rows, align, check_target, split_rows
 
 GROUPWISE = "group-wise"
 MARGINAL = "marginal"
@@ -69,9 +72,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     random_state: Any
     n_jobs: int | None
     model_: Any
-    calibration_: Calibration
-    conformity_: Conformity
+    partition_: Any
+    n_groups_: int
     descriptions_: pd.DataFrame
+    calibration_: Calibration
+    novelty_: Novelty | None
 
     def fit(self, X: Any, y: Any, X_calibration: Any = None, y_calibration: Any = None, **fit_params: Any) -> Self:
         """Fit the model, learn the groups and calibrate.
@@ -94,11 +99,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self
         """
         self._check_parameters()
+        self._forget()
+        # Predictions use what was fitted, whatever `set_params` does later.
+        self.coverage_ = self.coverage
+        self.conformity_ = Conformity(self.conformity, self.symmetric, self.side, 1.0, *self._y_limits())
+        self.n_crossed_: dict[str, int] = {}
         rows = self._check_rows(X, y, reset=True)
         seeds = Seeds(*check_random_state(self.random_state).randint(2**31 - 1, size=len(Seeds._fields)).tolist())
         train, held_out = self._split(rows, X_calibration, y_calibration, seeds.split)
+        self._check_columns(rows, train, held_out)
         params = _check_method_params(rows.X, self._routed(fit_params), indices=train.index)
-        self.n_crossed_: dict[str, int] = {}
         self._fit_model(train, seeds.model, params)
         self._fit_groups(train, held_out, seeds)
         return self._calibrate(held_out, self._guarantee())
@@ -116,12 +126,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
+        self._check_parameters()
         return self._calibrate(self._check_rows(X, y), self._fresh_guarantee())
 
     def predict(self, X: Any) -> FloatArray:
         """Predict the median (`Naive`: the regressor's own prediction), within y's limits if they are given."""
         check_is_fitted(self)
-        return np.clip(self._bounds(self._check_table(X))[0][:, 1], *self._y_limits())
+        return self._clip(self._bounds(self._check_table(X))[0][:, 1])
 
     def predict_interval(self, X: Any, coverage: Coverages = None) -> FloatArray:
         """Predict intervals.
@@ -139,12 +150,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             Lower and upper bounds, lower ≤ upper.
         """
         check_is_fitted(self)
+        asked: Any = self.coverage if coverage is None else coverage
+        levels = [self._asked(level) for level in ([asked] if np.ndim(asked) == 0 else asked)]
+        if not levels:
+            raise ValueError(
+                "coverage must be a number or a list of numbers, got an empty list; pass 0.9 or [0.8, 0.9]"
+            )
         X = self._check_table(X)
         bounds, _ = self._bounds(X)
         labels = self._assign(X)
-        if np.ndim(self._asked(coverage)) == 0:
-            return self._intervals(bounds, labels, self._asked(coverage))
-        return np.stack([self._intervals(bounds, labels, c) for c in self._asked(coverage)], axis=-1)
+        intervals = [self.conformity_.intervals(bounds, self._offsets(labels, level)) for level in levels]
+        return intervals[0] if np.ndim(asked) == 0 else np.stack(intervals, axis=-1)
 
     def explain(self, X: Any, coverage: float | None = None) -> pd.DataFrame:
         """Say for each row how its interval came about and what is promised.
@@ -166,29 +182,30 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             `crossed`, the model's quantiles had to be sorted; `collapsed`, the bounds met at the centre.
         """
         check_is_fitted(self)
+        coverage = self._asked(coverage)
         index = X.index if isinstance(X, pd.DataFrame) else None
         X = self._check_table(X)
         bounds, crossed = self._bounds(X)
         labels = self._assign(X)
-        coverage = self._asked(coverage)
-        intervals = self._intervals(bounds, labels, coverage)
+        offsets = self._offsets(labels, coverage)
+        intervals = self.conformity_.intervals(bounds, offsets)
         table = self.certificate(coverage).groups.iloc[labels].reset_index(drop=True)
         table["novelty"] = self._novelty(X, labels)
         table["lower"] = intervals[:, 0]
-        table["median"] = np.clip(bounds[:, 1], *self._y_limits())
+        table["median"] = self._clip(bounds[:, 1])
         table["upper"] = intervals[:, 1]
         table["crossed"] = crossed
-        table["collapsed"] = self.conformity_.collapsed(bounds, self._offsets(labels, coverage))
+        table["collapsed"] = self.conformity_.collapsed(bounds, offsets)
         return table if index is None else table.set_axis(index, axis=0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Give the negative mean interval score (larger is better); for one side, the negative pinball loss."""
         intervals = self.predict_interval(X)
         target = check_target(y, len(intervals), (-math.inf, math.inf))
-        if self.side == "both":
-            return -interval_score(target, intervals, coverage=self.coverage, sample_weight=sample_weight)
-        column = 0 if self.side == "lower" else 1
-        level = 1 - self.coverage if self.side == "lower" else self.coverage
+        side, coverage = self.conformity_.side, self.coverage
+        if side == "both":
+            return -interval_score(target, intervals, coverage=coverage, sample_weight=sample_weight)
+        column, level = (0, 1 - coverage) if side == "lower" else (1, coverage)
         return -pinball_loss(target, intervals[:, [column]], [level], sample_weight=sample_weight)
 
     def certificate(self, coverage: float | None = None) -> Certificate:
@@ -201,7 +218,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """A row per group: size, share, offsets, what is promised, and what the group is in words."""
         check_is_fitted(self)
         table = self.certificate().groups.iloc[:-1]
-        table.insert(2, "share", table["n"] / max(table["n"].sum(), 1))
+        table.insert(2, "share", table["n"] / max(self.calibration_.sizes.sum(), 1))
         return pd.concat([table, self.descriptions_], axis=1)
 
     def group_shift(self, X: Any) -> GroupShift:
@@ -211,45 +228,91 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     # -- Input -------------------------------------------------------------------------------------------------------
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibration_")  # calibration is the last step of fit
+
+    def _forget(self) -> None:
+        """Drop all that an earlier fit learned."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
     def _check_parameters(self) -> None:
         check_coverage(self.coverage)
-        for name, allowed in (("conformity", CONFORMITIES), ("side", SIDES), ("small_groups", SMALL_GROUPS)):
+        for name, allowed in (
+            ("conformity", CONFORMITIES),
+            ("symmetric", (True, False)),
+            ("side", SIDES),
+            ("small_groups", SMALL_GROUPS),
+        ):
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+                listed = ", ".join(map(repr, allowed))
+                raise ValueError(f"{name} must be one of {listed}, got {getattr(self, name)!r}")
         if not self.symmetric and self.side != "both":
             raise ValueError(f"symmetric=False needs two bounds, but side={self.side!r} has one; use symmetric=True")
-        low, high = self._y_limits()
-        if not low < high:
-            raise ValueError(f"y_min must be smaller than y_max, got y_min={self.y_min} and y_max={self.y_max}")
+        limits: tuple[Any, ...] = self._y_limits()
+        if not (all(isinstance(limit, Real) for limit in limits) and limits[0] < limits[1]):
+            raise ValueError(
+                "y_min and y_max must be numbers or None, y_min the smaller, "
+                f"got y_min={self.y_min!r} and y_max={self.y_max!r}"
+            )
+        self._check_estimator()
+
+    def _check_estimator(self) -> None:
+        inner = self._inner()
+        if isinstance(inner, type):
+            raise ValueError(f"estimator must be an instance, got the class {inner.__name__}; pass {inner.__name__}()")
+        if not hasattr(inner, "predict") and not hasattr(inner, "predict_quantiles"):
+            raise ValueError(
+                f"estimator must be a regressor, for example HistGradientBoostingRegressor(), got {inner!r}"
+            )
 
     def _y_limits(self) -> tuple[float, float]:
         return -math.inf if self.y_min is None else self.y_min, math.inf if self.y_max is None else self.y_max
 
+    def _clip(self, median: FloatArray) -> FloatArray:
+        return np.clip(median, self.conformity_.y_min, self.conformity_.y_max)
+
     def _check_table(self, X: Any, reset: bool = False) -> Table:
         table = as_table(X)
         validate_data(self, table, reset=reset, skip_check_array=True)
-        return table
+        if reset:
+            self.columns_ = table.columns if isinstance(table, pd.DataFrame) else None
+        return align(table, self.columns_)
 
     def _check_rows(self, X: Any, y: Any, reset: bool = False) -> Rows:
         X = self._check_table(X, reset)
-        return Rows(X, check_target(y, len(X), self._y_limits()), np.arange(len(X)))
+        limits = self.conformity_.y_min, self.conformity_.y_max
+        return Rows(X, check_target(y, len(X), limits), np.arange(len(X)))
 
-    def _asked(self, coverage: Any) -> Any:
-        return self.coverage if coverage is None else coverage
+    def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
+        """Raise before the model is fitted what encoding the rows would raise after: text among numbers, infinity."""
+        Encoder(self._inner(), rows.X)  # all rows as they came, so that an error names the right one
+        if held_out is not train:
+            Encoder(self._inner(), train.X).encode(held_out.X)
+
+    def _asked(self, coverage: float | None) -> float:
+        asked = self.coverage if coverage is None else coverage
+        check_coverage(asked)
+        return asked
 
     def _split(self, rows: Rows, X_calibration: Any, y_calibration: Any, seed: int) -> tuple[Rows, Rows]:
         """Give the rows to train on and to calibrate with; that these are enough is checked before any work."""
         if (X_calibration is None) != (y_calibration is None):
-            raise ValueError("X_calibration and y_calibration go together: give both or neither")
+            given = "y_calibration" if X_calibration is None else "X_calibration"
+            raise ValueError(f"X_calibration and y_calibration go together, got {given} alone; give both or neither")
         if X_calibration is not None:
             train, held_out = rows, self._check_rows(X_calibration, y_calibration)
         elif not self._learns():
             train, held_out = rows, rows
         else:
             train, held_out = split_rows(rows, self.calibration_size, seed)
-        if len(held_out) < rows_needed(self.coverage, self.symmetric):
-            raise ValueError(too_few_rows(len(held_out), self.coverage, self.symmetric))
+        self._check_enough(held_out)
         return train, held_out
+
+    def _check_enough(self, held_out: Rows) -> None:
+        symmetric = self.conformity_.symmetric
+        if len(held_out) < rows_needed(self.coverage, symmetric):
+            raise ValueError(too_few_rows(len(held_out), self.coverage, symmetric))
 
     def _learns(self) -> bool:
         """Tell whether anything is learned from rows other than the calibration rows."""
@@ -280,8 +343,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = self._inner()
-        if hasattr(inner, "__sklearn_tags__"):
+        if hasattr(inner, "__sklearn_tags__") and not isinstance(inner, type):
             tags.input_tags.allow_nan = get_tags(inner).input_tags.allow_nan
+            tags.non_deterministic = get_tags(inner).non_deterministic
         tags.input_tags.categorical = True
         tags.regressor_tags.poor_score = True  # `score` is not R²
         return tags
@@ -294,10 +358,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def _bounds(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Give (n, 3) lower, median and upper, and which rows' quantiles had to be sorted."""
         quantiles, crossed = self.model_.predict_sorted(X)
-        return bounds_from_quantiles(quantiles, self.coverage, self.side), crossed
+        return bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side), crossed
 
     def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds) -> None:
-        self.partition_: Any = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
+        self.partition_ = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
+        self.n_groups_ = 1
         self.descriptions_ = describe_groups(train.X, np.zeros(len(train), dtype=np.intp), 1)
 
     def _guarantee(self) -> str:
@@ -307,31 +372,29 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return MARGINAL
 
     def _calibrate(self, held_out: Rows, guarantee: str) -> Self:
-        if len(held_out) < rows_needed(self.coverage, self.symmetric):
-            raise ValueError(too_few_rows(len(held_out), self.coverage, self.symmetric))
+        self._check_enough(held_out)
         bounds, crossed = self._bounds(held_out.X)
         scores = self.conformity_.scores(bounds, held_out.y)
-        labels = _check_labels(self.partition_.assign(held_out.X), len(held_out))
-        n_groups = getattr(self.partition_, "n_groups_", int(labels.max()) + 1)
-        calibration = Calibration.from_scores(self.conformity_, scores, labels, n_groups, self.small_groups, guarantee)
-        calibration.offsets(self.coverage, np.arange(n_groups))  # answers for groups that are too small
-        self.calibration_ = calibration
-        self.n_crossed_["calibration"] = int(crossed.sum())
-        self.novelty_: Novelty | None = None
+        labels = self._assign(held_out.X)
+        novelty = None
         if hasattr(self.partition_, "distance"):
-            self.novelty_ = Novelty.of(self.partition_.distance(held_out.X), labels, n_groups)
+            novelty = Novelty.of(self.partition_.distance(held_out.X), labels, self.n_groups_)
+        calibration = Calibration.from_scores(
+            self.conformity_, scores, labels, self.n_groups_, self.small_groups, guarantee
+        )
+        calibration.offsets(self.coverage, np.arange(self.n_groups_))  # answers for groups that are too small
+        self.n_crossed_ = {**self.n_crossed_, "calibration": int(crossed.sum())}
+        self.novelty_ = novelty
+        self.calibration_ = calibration
         return self
 
     def _assign(self, X: Table) -> IntArray:
-        labels = _check_labels(self.partition_.assign(X), len(X))
-        n_groups = len(self.calibration_.scores) - 1
-        return labels if labels.max(initial=-1) < n_groups else np.where(labels < n_groups, labels, -1)
+        """Give each row its group; labels that fit did not know are -1."""
+        labels = check_labels(self.partition_.assign(X), len(X))
+        return np.where(labels < self.n_groups_, labels, -1)
 
     def _offsets(self, labels: IntArray, coverage: float) -> FloatArray:
         return self.calibration_.offsets(coverage, labels)
-
-    def _intervals(self, bounds: FloatArray, labels: IntArray, coverage: float) -> FloatArray:
-        return self.conformity_.intervals(bounds, self._offsets(labels, coverage))
 
     def _novelty(self, X: Table, labels: IntArray) -> FloatArray:
         if self.novelty_ is None:
@@ -339,7 +402,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self.novelty_.p_values(self.partition_.distance(X), labels)
 
 
-def _check_labels(given: Any, n_rows: int) -> IntArray:
+def check_labels(given: Any, n_rows: int) -> IntArray:
+    """Give a partition's labels as whole numbers, or say what is wrong with them."""
     labels = np.asarray(given)
     if labels.shape != (n_rows,) or labels.dtype.kind not in "iu" or labels.min(initial=0) < -1:
         raise ValueError(

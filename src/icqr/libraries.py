@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,33 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from icqr.features import Features, FloatArray, Table, as_table
+from icqr.features import Features, FloatArray, IntArray, Table, as_table
+
+
+@dataclass(frozen=True)
+class Range:
+    """The sizes of numbers that a library can work with: a largest absolute value must be 0 or lie in between.
+
+    Examples
+    --------
+    >>> Range(1e-37, 1e38, "stores 32-bit floats").holds(np.array([0, 1, 1e300]))
+    array([ True,  True, False])
+    """
+
+    smallest: float = 0.0
+    largest: float = math.inf
+    why: str = ""
+
+    def holds(self, size: Any) -> Any:
+        """Tell whether numbers of this size can be worked with."""
+        return (size == 0) | ((self.smallest <= size) & (size <= self.largest))
+
+
+ANY = Range()
+# A margin for sums over rows: XGBoost and CatBoost fail near the ends of what 32-bit floats hold.
+SINGLE_Y = Range(1e-25, 1e35, "stores y as 32-bit floats")
+SINGLE_X = Range(1e-37, 3e38, "stores columns as 32-bit floats")
+SQUARED_Y = Range(1e-150, 1e150, "squares y")
 
 
 @dataclass(frozen=True)
@@ -26,28 +53,64 @@ class Library:
     Parameters
     ----------
     categories : {"one-hot", "native", "text", "raw"}
-        How it takes categorical columns: not at all, as pandas categoricals, as text named in `fit`; or "raw": the
-        model gets the rows as the user gave them.
+        How it takes categorical columns: not at all, as pandas categoricals, as text named by `cat_features`; or "raw":
+        the model gets the rows as the user gave them.
     settings : dict
         Parameters that every model of the library gets.
-    single_precision : bool
-        It stores y as 32-bit floats.
-    safe_names : bool
-        It refuses some characters in column names.
+    quiet : dict
+        Parameters that it gets unless the user has set them; each key lists the spellings the library knows.
+    forbidden : str
+        Characters that it refuses (or replaces) in column names.
+    most_categories : str, optional
+        The parameter that limits a column's number of categories.
+    X, y, point_y : Range
+        Sizes of columns and of y that its quantile models, and its models of the mean, can work with.
     """
 
     categories: str = "one-hot"
     settings: dict[str, Any] = field(default_factory=dict)
-    single_precision: bool = False
-    safe_names: bool = False
+    quiet: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    forbidden: str = ""
+    most_categories: str | None = None
+    X: Range = ANY
+    y: Range = ANY
+    point_y: Range = ANY
 
 
+_TREES = Library(X=SINGLE_X, point_y=SQUARED_Y)
 _LIBRARIES = {
-    "HistGradientBoostingRegressor": Library("native"),
-    "lightgbm": Library("native", {"verbosity": -1}, single_precision=True, safe_names=True),
-    "xgboost": Library("native", {"enable_categorical": True}, single_precision=True, safe_names=True),
+    "sklearn.HistGradientBoostingRegressor": Library(
+        "native",
+        most_categories="max_bins",
+        X=Range(0, 1e300, "cuts columns off at 1e300"),
+        point_y=Range(1e-35, 1e35, "has 32-bit gradients"),
+    ),
+    "sklearn.BaseGradientBoosting": _TREES,
+    "sklearn.BaseForest": _TREES,
+    "sklearn.BaseDecisionTree": _TREES,
+    "sklearn.QuantileRegressor": Library(
+        X=Range(1e-9, 1e15, "solves a linear programme with absolute tolerances"),
+        y=Range(1e-6, 1e15, "solves a linear programme with absolute tolerances"),
+    ),
+    "lightgbm": Library(
+        "native",
+        quiet={("verbosity", "verbose"): -1},
+        forbidden='[]{}",:',
+        X=Range(1e-35, math.inf, "takes smaller values for 0"),
+        y=Range(1e-13, SINGLE_Y.largest, f"{SINGLE_Y.why} (and takes means below 1e-15 for 0)"),
+        point_y=SINGLE_Y,
+    ),
+    "xgboost": Library(
+        "native", {"enable_categorical": True}, forbidden="[]<", X=SINGLE_X, y=SINGLE_Y, point_y=SINGLE_Y
+    ),
     # CatBoost otherwise prints a line per tree and leaves a folder behind.
-    "catboost": Library("text", {"verbose": False, "allow_writing_files": False}, single_precision=True),
+    "catboost": Library(
+        "text",
+        quiet={("verbose", "silent", "logging_level"): False, ("allow_writing_files",): False},
+        X=SINGLE_X,
+        y=SINGLE_Y,
+        point_y=SINGLE_Y,
+    ),
 }
 
 
@@ -61,19 +124,19 @@ def library_of(core: Any) -> Library:
 
     Examples
     --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
     >>> library_of(HistGradientBoostingRegressor()).categories, library_of(LinearRegression()).categories
     ('native', 'one-hot')
     """
     for name in class_names(core):
-        package, _, kind = name.partition(".")
-        known = _LIBRARIES.get(package) or (_LIBRARIES.get(kind) if package == "sklearn" else None)
+        known = _LIBRARIES.get(name) or _LIBRARIES.get(name.partition(".")[0])
         if known:
             return known
     # An object of the user's own, or fitted already, knows what it was made for.
     if isinstance(core, FrozenEstimator) or not hasattr(core, "__sklearn_tags__"):
         return Library("raw")
     tags = get_tags(core).input_tags
-    return Library("raw" if tags.categorical or tags.string else "one-hot")
+    return Library("raw" if tags.categorical or tags.string else "one-hot", point_y=SQUARED_Y)
 
 
 # -- Models inside models --------------------------------------------------------------------------------------------
@@ -97,15 +160,35 @@ def core_of(estimator: Any) -> tuple[str, Any]:
     return "", estimator
 
 
-def _has_pipeline(estimator: Any) -> bool:
+def _step_prefix(estimator: Any) -> str | None:
+    """Give the prefix of fit parameters for the model in a pipeline, or None where there is no pipeline."""
     if isinstance(estimator, TransformedTargetRegressor):
-        return _has_pipeline(estimator.regressor)
-    return isinstance(estimator, Pipeline)
+        return _step_prefix(estimator.regressor)
+    if not isinstance(estimator, Pipeline):
+        return None
+    name, step = estimator.steps[-1]
+    return f"{name}__{_step_prefix(step) or ''}"
+
+
+def _transforms_target(estimator: Any) -> bool:
+    step = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else None
+    return isinstance(estimator, TransformedTargetRegressor) or (step is not None and _transforms_target(step))
+
+
+def copied(estimator: Any) -> Any:
+    """Give an unfitted copy of an estimator; of any other object, a copy as it is."""
+    if "catboost.CatBoost" in class_names(estimator):
+        # CatBoost copies a list (`cat_features`) it was given, and scikit-learn then refuses to clone it.
+        given = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in estimator.get_params().items()
+        }
+        estimator = type(estimator)(**given)
+    return clone(estimator, safe=False)
 
 
 def seeded(estimator: Any, seed: int) -> Any:
     """Clone an estimator and set each `random_state` that is None, nested ones included."""
-    estimator = clone(estimator)
+    estimator = copied(estimator)
     if isinstance(estimator, FrozenEstimator) or not hasattr(estimator, "get_params"):
         return estimator
     unset = {
@@ -134,34 +217,70 @@ class Encoder:
 
     def __init__(self, estimator: Any, X: Table) -> None:
         self.prefix, core = core_of(estimator)
+        self.step_prefix = _step_prefix(estimator)
+        self.transforms_target = _transforms_target(estimator)
         self.library = library_of(core)
-        self.categories = "raw" if _has_pipeline(estimator) else self.library.categories
-        self.in_pipeline = isinstance(estimator, Pipeline)
-        # HistGradientBoosting has as many categories a column as bins.
-        most = getattr(core, "max_bins", None) if self.library is _LIBRARIES["HistGradientBoostingRegressor"] else None
-        self.features = Features(X, max_categories=most)
+        self.features: Features | None = None
+        if self.step_prefix is None and self.library.categories != "raw":
+            self.features = Features(X, max_categories=getattr(core, self.library.most_categories or "", None))
+        # CatBoost prefers `objective` to `loss_function` where it has both.
+        self.synonyms = {"loss_function": "objective"} if "objective" in self._params(core) else {}
+        self.own_settings = {**self.library.settings, **self._quiet(core), **self._cat_features(core)}
+
+    def _params(self, core: Any) -> dict[str, Any]:
+        """Give the parameters that the user has set, of a library where this matters."""
+        return dict(core.get_params()) if self.library.quiet else {}
+
+    def _quiet(self, core: Any) -> dict[str, Any]:
+        given = self._params(core)
+        return {
+            names[0]: value for names, value in self.library.quiet.items() if all(given.get(n) is None for n in names)
+        }
+
+    def _cat_features(self, core: Any) -> dict[str, Any]:
+        """Give the positions of the text columns, and of those that the user has named."""
+        if self.library.categories != "text" or self.features is None or not self.features.categorical:
+            return {}
+        names = self.features.names or []
+        given = self._params(core).get("cat_features") or ()
+        asked = [names.index(column) if isinstance(column, str) else column for column in given]
+        # A tuple, see `copied`.
+        return {"cat_features": tuple(sorted({*asked, *map(names.index, self.features.categorical)}))}
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Give the library's and these parameters, addressed to the model inside the estimator."""
-        return {self.prefix + key: value for key, value in {**self.library.settings, **settings}.items()}
-
-    def prepare(self, X: Table) -> Table:
-        """Do the part of `encode` that depends on no other column, so that repeated calls are quick."""
-        return X if self.categories == "raw" else self.features.transform(X)
+        everything = {**self.own_settings, **settings}
+        return {self.prefix + self.synonyms.get(key, key): value for key, value in everything.items()}
 
     def encode(self, X: Table) -> Any:
         """Give the rows as the model takes them."""
-        if self.categories == "raw" or not isinstance(X, pd.DataFrame):
+        if self.features is None:
             return X
-        if self.categories == "one-hot" and self.features.categorical:
-            return self.features.one_hot(X)[0]
-        frame = self.features.transform_frame(X)
-        if self.categories == "text":
-            for name in self.features.categorical:
-                frame[name] = frame[name].astype(object).where(frame[name].notna(), "").map(str)
-        if self.library.safe_names and not all(str(name).replace("_", "").isalnum() for name in frame.columns):
-            frame.columns = pd.Index([f"f{j}" for j in range(frame.shape[1])])
-        return frame
+        rows = self.features.transform(X)
+        _check_columns(rows, Range(0, self.library.X.largest, self.library.X.why))
+        if not isinstance(rows, pd.DataFrame):
+            return rows
+        if self._is_one_hot():
+            return self.features.one_hot(rows)[0]
+        for name, categories in self.features.categories.items():
+            rows[name] = _encoded(rows[name], categories, self.library.categories)
+        if not all(self._takes_name(name) for name in rows.columns):
+            rows.columns = pd.Index([f"f{j}" for j in range(rows.shape[1])])
+        return rows
+
+    def positions(self, X: Table, column: int) -> IntArray:
+        """Give the positions that a column of these rows has after encoding."""
+        if self.features is None or not self._is_one_hot():
+            return np.array([column])
+        return np.flatnonzero(self.features.one_hot(X[:1])[1] == column)
+
+    def _is_one_hot(self) -> bool:
+        return self.features is not None and self.library.categories == "one-hot" and bool(self.features.categorical)
+
+    def _takes_name(self, name: Any) -> bool:
+        # LightGBM takes a number for a position.
+        forbidden = self.library.forbidden
+        return not forbidden or (isinstance(name, str) and not any(mark in name for mark in forbidden))
 
     def fit_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Encode evaluation rows like training rows, and address parameters to the model in a pipeline."""
@@ -170,21 +289,54 @@ class Encoder:
             given = params["eval_set"]
             pairs = [given] if isinstance(given, tuple) else given
             params["eval_set"] = [(self.encode(as_table(X)), *rest) for X, *rest in pairs]
-        if params.get("X_val") is not None:
-            params["X_val"] = self.encode(as_table(params["X_val"]))
-        if self.categories == "text" and self.features.categorical:
-            params.setdefault("cat_features", self.features.categorical)
-        if self.in_pipeline and not get_config()["enable_metadata_routing"]:
-            step = self.prefix.partition("__")[0]
-            return {key if "__" in key else f"{step}__{key}": value for key, value in params.items()}
+        for name in ("X_val", "eval_X"):  # scikit-learn's and LightGBM's names
+            if params.get(name) is not None:
+                params[name] = self._encode_all(params[name])
+        if self.step_prefix is not None and not get_config()["enable_metadata_routing"]:
+            return {key if "__" in key else self.step_prefix + key: value for key, value in params.items()}
         return params
 
-    def check_target(self, y: FloatArray) -> None:
-        """Raise when y has values that the library can't store."""
-        limits = np.finfo(np.float32)
-        largest = float(np.max(np.abs(y)))
-        if self.library.single_precision and (largest > limits.max or 0 < largest < limits.tiny):
-            raise ValueError(
-                f"The model stores y as 32-bit floats, which hold {limits.tiny:.0e} to {limits.max:.0e}; y's largest "
-                f"absolute value is {largest:.0e}. Scale y, or use HistGradientBoostingRegressor, which has 64 bits."
-            )
+    def _encode_all(self, X: Any) -> Any:
+        return tuple(self.encode(as_table(part)) for part in X) if isinstance(X, tuple) else self.encode(as_table(X))
+
+    def check_ranges(self, X: Table, y: FloatArray, point: bool = False) -> None:
+        """Raise when training rows have values that the library can't work with; y as the user gave it."""
+        if self.features is not None:
+            _check_columns(self.features.transform(X), self.library.X)
+        if not self.transforms_target:
+            _check_target(y, self.library.point_y if point else self.library.y)
+
+
+def _encoded(column: pd.Series[Any], categories: pd.Index[Any], how: str) -> pd.Series[Any]:
+    """Give a categorical column as text, or with whole numbers for categories: no library refuses these."""
+    codes = column.cat.codes.to_numpy()
+    if how == "text":
+        return pd.Series(np.array([*map(str, categories), ""], dtype=object)[codes], index=column.index, dtype=object)
+    return pd.Series(pd.Categorical.from_codes(codes, categories=pd.RangeIndex(len(categories))), index=column.index)
+
+
+def _check_columns(X: Table, allowed: Range) -> None:
+    if allowed.smallest == 0 and math.isinf(allowed.largest):
+        return
+    if isinstance(X, pd.DataFrame):
+        numbers = X.select_dtypes("number")
+        names, values = list[Any](numbers.columns), numbers.to_numpy(dtype=np.float64)
+    else:
+        names, values = list[Any](range(X.shape[1])), X
+    sizes = np.fmax.reduce(np.abs(values), axis=0, initial=0.0)
+    for j in np.flatnonzero(~allowed.holds(sizes)):
+        raise _refusal(f"column {names[j]!r}", sizes[j], allowed)
+
+
+def _check_target(y: FloatArray, allowed: Range) -> None:
+    size = np.max(np.abs(y))
+    if not allowed.holds(size):
+        raise _refusal("y", size, allowed)
+
+
+def _refusal(what: str, size: float, allowed: Range) -> ValueError:
+    return ValueError(
+        f"The model's library {allowed.why} and works with absolute values from {allowed.smallest:g} to "
+        f"{allowed.largest:g}; the largest absolute value of {what} is {size:.1e}. Scale {what}, or use a quantile "
+        "model on HistGradientBoostingRegressor, which has 64 bits."
+    )

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from icqr.features import FloatArray, IntArray, Table
-from icqr.libraries import Encoder, class_names, core_of
+from icqr.features import FloatArray, IntArray, Table, as_table
+from icqr.libraries import Encoder, class_names, copied, core_of
 
 Levels: TypeAlias = Sequence[float]
 
@@ -40,17 +41,25 @@ class Family:
         One model predicts all levels; otherwise one model is fitted per level.
     predict : callable
         ``predict(model, X, levels)`` asks the fitted model.
+    scaled : callable
+        ``scaled(settings, spread)`` fits the settings to the spread of y, where a library has an absolute tolerance.
     """
 
     classes: tuple[str, ...]
     settings: Callable[[Levels], dict[str, Any]]
     joint: bool = False
     predict: Callable[[Any, Any, Levels], Any] = lambda model, X, levels: model.predict(X)
+    scaled: Callable[[dict[str, Any], float], dict[str, Any]] = lambda settings, spread: settings
 
 
 def _multi_quantile(levels: Levels) -> dict[str, Any]:
     loss = "Quantile" if len(levels) == 1 else "MultiQuantile"
     return {"loss_function": f"{loss}:alpha={','.join(map(str, levels))}"}
+
+
+def _with_delta(settings: dict[str, Any], spread: float) -> dict[str, Any]:
+    # CatBoost's default of 1e-6 spoils predictions of a y that is not much larger; above, it refuses larger ones.
+    return {"loss_function": f"{settings['loss_function']};delta={1e-6 * min(spread, 1.0)!r}"}
 
 
 FAMILIES = (
@@ -63,7 +72,7 @@ FAMILIES = (
         lambda levels: {"objective": "reg:quantileerror", "quantile_alpha": np.array(levels)},
         joint=True,
     ),
-    Family(("catboost.CatBoostRegressor",), _multi_quantile, joint=True),
+    Family(("catboost.CatBoostRegressor",), _multi_quantile, joint=True, scaled=_with_delta),
     Family(
         ("quantile_forest.RandomForestQuantileRegressor", "quantile_forest.ExtraTreesQuantileRegressor"),
         lambda levels: {},
@@ -82,8 +91,7 @@ def find_family(core: Any, level_parameter: str | None = None) -> Family:
     {'loss': 'quantile', 'quantile': 0.05}
     """
     if level_parameter is not None:
-        if level_parameter not in core.get_params():
-            raise ValueError(f"level_parameter={level_parameter!r} is not a parameter of {type(core).__name__}")
+        _check_parameter(core, level_parameter)
         return Family((), lambda levels: {level_parameter: levels[0]})
     names = class_names(core)
     for family in FAMILIES:
@@ -96,9 +104,17 @@ def find_family(core: Any, level_parameter: str | None = None) -> Family:
     raise ValueError(
         f"{type(core).__name__} can't predict quantiles. Models that can: {known}; these at the end of a Pipeline or "
         "in a TransformedTargetRegressor; any object with predict_quantiles(X, levels); any model with a parameter for "
-        "the level, as QuantileModel(model, level_parameter='…'). For a model of the mean use Naive: it takes any "
-        "regressor."
+        "the level, as QuantileModel(model, level_parameter='…'); fitted models of each level, by prefit(…). For a "
+        "model of the mean use Naive: it takes any regressor."
     )
+
+
+def _check_parameter(core: Any, name: str) -> None:
+    # Asked by setting it, not by its name alone: LightGBM and CatBoost list only what was given.
+    try:
+        copied(core).set_params(**{name: 0.5})
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"level_parameter={name!r} is not a parameter of {type(core).__name__}") from error
 
 
 def _own_levels(core: Any, levels: Levels) -> dict[str, Any]:
@@ -157,23 +173,29 @@ class QuantileModel(BaseEstimator):
     def fit(self, X: Table, y: FloatArray, levels: Levels, **fit_params: Any) -> Self:
         """Fit the levels; `fit_params` go to the estimator's own fit."""
         estimator = HistGradientBoostingRegressor() if self.estimator is None else self.estimator
-        _, core = core_of(estimator)
-        self.family_ = find_family(core, self.level_parameter)
+        X, y = as_table(X), np.asarray(y, dtype=np.float64)
+        family = self._family(estimator)
         self.levels_ = tuple(float(level) for level in levels)
+        _, core = core_of(estimator)
         if isinstance(core, PrefitQuantiles):
             core.check_levels(self.levels_)
         self.encoder_ = Encoder(estimator, X)
-        self.encoder_.check_target(y)
+        self.encoder_.check_ranges(X, y)
         rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
+        spread = 1.0 if self.encoder_.transforms_target else float(np.ptp(y)) or 1.0
+        settings = [family.scaled(family.settings(task), spread) for task in self._tasks(family)]
         self.models_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_clone)(estimator, self.encoder_.settings(self.family_.settings(task)), rows, y, params)
-            for task in self._tasks()
+            delayed(fit_clone)(estimator, self.encoder_.settings(task), rows, y, params) for task in settings
         )
         _check_increasing(self.models_[0], y)
         return self
 
-    def _tasks(self) -> list[tuple[float, ...]]:
-        return [self.levels_] if self.family_.joint else [(level,) for level in self.levels_]
+    def _family(self, estimator: Any) -> Family:
+        # Found again when needed, not kept: its functions could not be pickled.
+        return find_family(core_of(estimator)[1], self.level_parameter)
+
+    def _tasks(self, family: Family) -> list[tuple[float, ...]]:
+        return [self.levels_] if family.joint else [(level,) for level in self.levels_]
 
     def predict(self, X: Table) -> FloatArray:
         """Give the (n, levels) quantiles, sorted in each row."""
@@ -181,10 +203,14 @@ class QuantileModel(BaseEstimator):
 
     def predict_sorted(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Give the sorted quantiles, and which rows were not in order before."""
-        rows = self.encoder_.encode(X)
-        asked = zip(self.models_, self._tasks(), strict=True)
-        raw = np.concatenate([_predict(model, rows, self.family_, task) for model, task in asked], axis=1)
-        self._check_prediction(raw, len(X))
+        return self.predict_encoded(self.encoder_.encode(as_table(X)))
+
+    def predict_encoded(self, rows: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Do the same for rows in the form that the models take."""
+        family = self._family(self.models_[0])
+        asked = zip(self.models_, self._tasks(family), strict=True)
+        raw = np.concatenate([_predict(model, rows, family, task) for model, task in asked], axis=1)
+        self._check_prediction(raw, len(rows))
         crossed = np.asarray((np.diff(raw, axis=1) < 0).any(axis=1))
         return (np.sort(raw, axis=1) if crossed.any() else raw), crossed
 
@@ -200,50 +226,83 @@ class QuantileModel(BaseEstimator):
 
     def replacer(self, X: Table) -> Replacer:
         """Prepare predictions on these rows with the values of one column in another order."""
-        return Replacer(self, self.encoder_.prepare(X))
+        X = as_table(X)
+        # Encoded once: what becomes of a value depends on no other row.
+        return Replacer(_Encoded(self), self.encoder_.encode(X), lambda column: self.encoder_.positions(X, column))
 
 
 def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, params: dict[str, Any]) -> Any:
-    """Fit a copy of an estimator with these settings."""
-    model = clone(estimator)
+    """Fit a copy of an estimator with these settings; an object without `fit` is used as it is."""
+    if not hasattr(estimator, "fit"):
+        return estimator
+    model = copied(estimator)
     if settings:
         model.set_params(**settings)
     return model.fit(X, y, **params)
 
 
-class Replacer:
-    """Predictions on fixed rows with one column's values taken from other rows."""
+@dataclass(frozen=True)
+class _Encoded:
+    """A quantile model of rows that are encoded already."""
 
-    def __init__(self, model: QuantileModel, X: Table) -> None:
+    model: QuantileModel
+
+    def predict(self, rows: Any) -> FloatArray:
+        return self.model.predict_encoded(rows)[0]
+
+
+class Replacer:
+    """Predictions on fixed rows with one column's values taken from other rows.
+
+    Parameters
+    ----------
+    model : object with `predict`
+        Gives (n, levels) quantiles.
+    X : table
+        The rows.
+    positions : callable, optional
+        Where in X a column's values are, if not at its own position: a category has several columns when one-hot.
+    """
+
+    def __init__(self, model: Any, X: Any, positions: Callable[[int], IntArray] | None = None) -> None:
         self.model = model
-        self.X = X
+        self.rows = X
+        self.positions = positions or (lambda column: np.array([column]))
 
     def replace(self, column: int, orders: IntArray) -> FloatArray:
         """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
-        return np.stack([self.model.predict(self._replaced(column, order)) for order in orders])
+        positions = self.positions(column)
+        return np.stack([self.model.predict(self._replaced(positions, order)) for order in orders])
 
-    def _replaced(self, column: int, order: IntArray) -> Table:
-        if isinstance(self.X, pd.DataFrame):
-            frame = self.X.copy(deep=False)
-            frame.isetitem(column, self.X.iloc[:, column].array.take(order))
+    def _replaced(self, positions: IntArray, order: IntArray) -> Any:
+        if isinstance(self.rows, pd.DataFrame):
+            frame = self.rows.copy(deep=False)
+            for j in positions:
+                frame.isetitem(j, self.rows.iloc[:, j].array.take(order))
             return frame
-        copy = self.X.copy()
-        copy[:, column] = copy[order, column]
+        copy = self.rows.copy()
+        copy[:, positions] = copy[np.ix_(order, positions)]
         return copy
 
 
 def _check_increasing(model: Any, y: FloatArray) -> None:
-    """Refuse a decreasing transformation of the target: it would turn the levels around."""
+    """Refuse a transformation of the target that decreases anywhere: it would turn the levels around."""
+    transformed = _transformed(model, np.sort(y)[:, None]).ravel()
+    rounding = 1e-9 * np.abs(transformed[1:]) + 1e-12 * np.ptp(transformed)
+    if np.any(np.diff(transformed) < -rounding):
+        raise ValueError(
+            "the TransformedTargetRegressor's function decreases, which turns the quantile levels around; "
+            "use an increasing one"
+        )
+
+
+def _transformed(model: Any, y: FloatArray) -> FloatArray:
+    """Give targets as the model that predicts sees them, through all target transformers."""
     if isinstance(model, Pipeline):
-        _check_increasing(model.steps[-1][1], y)
+        return _transformed(model.steps[-1][1], y)
     if isinstance(model, TransformedTargetRegressor):
-        ends = np.array([[np.min(y)], [np.max(y)]])
-        low, high = np.asarray(model.transformer_.transform(ends)).ravel()[:2]
-        if low > high:
-            raise ValueError(
-                "the TransformedTargetRegressor's function decreases, which turns the quantile levels around; "
-                "use an increasing one"
-            )
+        return _transformed(model.regressor_, np.asarray(model.transformer_.transform(y)).reshape(-1, 1))
+    return y
 
 
 class PointModel(BaseEstimator):
@@ -267,8 +326,9 @@ class PointModel(BaseEstimator):
     def fit(self, X: Table, y: FloatArray, **fit_params: Any) -> Self:
         """Fit the regressor; `fit_params` go to its own fit."""
         estimator = HistGradientBoostingRegressor() if self.estimator is None else self.estimator
+        X, y = as_table(X), np.asarray(y, dtype=np.float64)
         self.encoder_ = Encoder(estimator, X)
-        self.encoder_.check_target(y)
+        self.encoder_.check_ranges(X, y, point=True)
         settings = {} if isinstance(estimator, FrozenEstimator) else self.encoder_.settings({})
         rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
         self.model_ = fit_clone(estimator, settings, rows, y, params)
@@ -276,6 +336,7 @@ class PointModel(BaseEstimator):
 
     def predict(self, X: Table) -> FloatArray:
         """Give the regressor's predictions."""
+        X = as_table(X)
         values = np.asarray(self.model_.predict(self.encoder_.encode(X)), dtype=np.float64).reshape(len(X), -1)
         if values.shape[1] != 1 or not np.isfinite(values).all():
             raise ValueError(f"the regressor must predict one finite number per row, got shape {values.shape}")
@@ -291,7 +352,7 @@ class PrefitQuantiles(BaseEstimator):
     Parameters
     ----------
     models : tuple
-        Fitted estimators (as FrozenEstimator, so that cloning keeps them) or callables, in the order of `levels`.
+        Fitted estimators or callables, as FrozenEstimator, so that cloning keeps them; in the order of `levels`.
     levels : tuple of float
         The level that each of them predicts.
     """
@@ -308,10 +369,15 @@ class PrefitQuantiles(BaseEstimator):
         """Give (n, levels) predictions of the models of these levels."""
         columns = []
         for level in levels:
-            model = self.models[self._index(level)]
-            values = model(X) if callable(model) else model.predict(X)
-            columns.append(_columns(values))
+            model = self.models[self._index(level)].estimator
+            columns.append(_columns(model.predict(X) if hasattr(model, "predict") else model(X)))
         return np.concatenate(columns, axis=1)
+
+    def __sklearn_tags__(self) -> Any:
+        # The models get the rows as they came: they were made for them.
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
 
     def check_levels(self, levels: Levels) -> None:
         """Raise unless there is a model for each of these levels."""
@@ -355,17 +421,20 @@ def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: 
     (200, 2)
     """
     given = [model for model in (lower, median, upper) if model is not None]
-    if len(given) != len(levels):
+    if not given or len(given) != len(levels):
         raise ValueError(f"levels must have one level for each of the {len(given)} models given, got {tuple(levels)}")
+    if any(low >= high for low, high in pairwise([0.0, *levels, 1.0])):
+        raise ValueError(
+            f"levels must grow from lower to upper, strictly between 0 and 1, got {tuple(levels)}; for 90 % coverage "
+            "they are (0.05, 0.5, 0.95)"
+        )
     return PrefitQuantiles(tuple(_frozen(model) for model in given), tuple(float(level) for level in levels))
 
 
-def _frozen(model: Any) -> Any:
-    if not hasattr(model, "predict"):
-        if not callable(model):
-            raise ValueError(f"a prefit model must have predict(X) or be callable, got {type(model).__name__}")
-        return model
-    if isinstance(model, BaseEstimator):
+def _frozen(model: Any) -> FrozenEstimator:
+    if not hasattr(model, "predict") and not callable(model):
+        raise ValueError(f"a prefit model must have predict(X) or be callable, got {type(model).__name__}")
+    if hasattr(model, "fit") and hasattr(model, "predict"):
         check_is_fitted(model)
     return FrozenEstimator(model)
 
@@ -374,4 +443,6 @@ def is_prefit(estimator: Any) -> bool:
     """Tell whether fitting leaves this model as it is."""
     if isinstance(estimator, QuantileModel):
         estimator = estimator.estimator
-    return isinstance(estimator, PrefitQuantiles | FrozenEstimator)
+    if estimator is None:
+        return False
+    return isinstance(estimator, PrefitQuantiles | FrozenEstimator) or not hasattr(estimator, "fit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,18 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 from icqr.calibration import (
     Calibration,
     Certificate,
-    Conformity,
     check_coverage,
     quantile_levels,
     rows_needed,
     width_floor,
 )
 from icqr.descriptions import describe_groups
-from icqr.features import FloatArray, IntArray, Table
+from icqr.features import Features, FloatArray, IntArray, Table
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
-from icqr.intervals import APPROXIMATE, GROUPWISE, NOT_CALIBRATED, IntervalRegressor, Seeds
+from icqr.intervals import APPROXIMATE, GROUPWISE, NOT_CALIBRATED, IntervalRegressor, Seeds, check_labels
 from icqr.libraries import seeded
-from icqr.partition import KMeansPartition, Partition
+from icqr.partition import GroupPartition, KMeansPartition, Partition
 from icqr.quantiles import PointModel, QuantileModel
 from icqr.rows import Rows
 
@@ -52,7 +52,7 @@ class Naive(IntervalRegressor):
     random_state : int, RandomState or None
         Seed of everything random.
     n_jobs : int, optional
-        Number of tasks run at the same time.
+        Handed to the regressor, if it has this parameter.
 
     Examples
     --------
@@ -84,13 +84,15 @@ class Naive(IntervalRegressor):
         self.n_jobs = n_jobs
 
     def _fit_model(self, train: Rows, seed: int, params: dict[str, Any]) -> None:
-        self.model_ = PointModel(seeded(self._inner(), seed)).fit(train.X, train.y, **params)
-        self.conformity_ = Conformity(side=self.side, y_min=self._y_limits()[0], y_max=self._y_limits()[1])
+        regressor = seeded(self._inner(), seed)
+        if self.n_jobs is not None and hasattr(regressor, "get_params") and "n_jobs" in regressor.get_params():
+            regressor.set_params(n_jobs=self.n_jobs)
+        self.model_ = PointModel(regressor).fit(train.X, train.y, **params)
 
     def _bounds(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
-        point = self.model_.predict(X)
-        lower = np.full_like(point, -np.inf) if self.side == "upper" else point
-        upper = np.full_like(point, np.inf) if self.side == "lower" else point
+        point, side = self.model_.predict(X), self.conformity_.side
+        lower = np.full_like(point, -np.inf) if side == "upper" else point
+        upper = np.full_like(point, np.inf) if side == "lower" else point
         return np.column_stack([lower, point, upper]), np.zeros(len(point), dtype=np.bool_)
 
 
@@ -99,19 +101,23 @@ class _QuantileRegressor(IntervalRegressor):
 
     def _fit_model(self, train: Rows, seed: int, params: dict[str, Any]) -> None:
         given = self.estimator
-        model = clone(given) if isinstance(given, QuantileModel) else QuantileModel(given, n_jobs=self.n_jobs)
+        model = clone(given) if isinstance(given, QuantileModel) else QuantileModel(given)
         model.set_params(estimator=seeded(self._inner(), seed))
+        if model.n_jobs is None:
+            model.set_params(n_jobs=self.n_jobs)
         self.model_ = model.fit(train.X, train.y, quantile_levels(self.coverage, self.side), **params)
-        floor = 1.0
+        bounds, crossed = self._bounds(train.X)
+        self.n_crossed_["train"] = int(crossed.sum())
         if self.conformity != "cqr":
-            bounds, _ = self._bounds(train.X)
-            floor = width_floor(Conformity(self.conformity, self.symmetric, self.side).widths(bounds))
-        self.conformity_ = Conformity(self.conformity, self.symmetric, self.side, floor, *self._y_limits())
+            self.conformity_ = replace(self.conformity_, floor=width_floor(self.conformity_.widths(bounds)))
 
     def predict_quantiles(self, X: Any) -> FloatArray:
         """Give the quantile model's own predictions, (n, levels), sorted in each row; levels are `model_.levels_`."""
         check_is_fitted(self)
         return np.asarray(self.model_.predict(self._check_table(X)))
+
+
+NO_CALIBRATION = "QR has no calibration; use CQR or ICQR, which take the same estimator"
 
 
 class QR(_QuantileRegressor):
@@ -164,11 +170,13 @@ class QR(_QuantileRegressor):
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:  # type: ignore[override]
         """Fit the quantile model on all rows; `fit_params` go to the estimator's own fit."""
+        if {"X_calibration", "y_calibration"} & fit_params.keys():
+            raise ValueError(NO_CALIBRATION)
         return super().fit(X, y, **fit_params)
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Refuse: quantile regression has no calibration."""
-        raise ValueError("QR has no calibration; use CQR or ICQR, which take the same estimator")
+        raise ValueError(NO_CALIBRATION)
 
     def _split(self, rows: Rows, X_calibration: Any, y_calibration: Any, seed: int) -> tuple[Rows, Rows]:
         return rows, rows
@@ -187,12 +195,12 @@ class QR(_QuantileRegressor):
         """Say that nothing is promised."""
         check_is_fitted(self)
         self._check_own(self._asked(coverage))
-        return Certificate.empty(self.coverage, NOT_CALIBRATED)
+        return Certificate.empty(self.coverage_, NOT_CALIBRATED)
 
     def _check_own(self, coverage: float) -> None:
-        if check_coverage(coverage) != check_coverage(self.coverage):
+        if check_coverage(coverage) != check_coverage(self.coverage_):
             raise ValueError(
-                f"QR predicts the levels it was fitted for, coverage={self.coverage:g}; got coverage={coverage}. "
+                f"QR predicts the levels it was fitted for, coverage={self.coverage_:g}; got coverage={coverage}. "
                 f"Fit QR(coverage={coverage}), or use CQR or ICQR, which give any coverage from one fit."
             )
 
@@ -380,15 +388,30 @@ class ICQR(_QuantileRegressor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.partition is not None and not (hasattr(self.partition, "fit") and hasattr(self.partition, "assign")):
+        if self.partition is not None and not _is_partition(self.partition):
             raise ValueError(
-                "partition must have fit(X, y, bounds, weights, random_state) and assign(X), as KMeansPartition, "
-                f"GroupPartition and WholePartition do, got {self.partition!r}"
+                "partition must be KMeansPartition(), GroupPartition(…), WholePartition(), or an object with "
+                f"fit(X, y, bounds, weights, random_state) and assign(X), got {self.partition!r}"
             )
+        if self.importance is not None and (
+            isinstance(self.importance, type) or not hasattr(self.importance, "compute")
+        ):
+            raise ValueError(f"importance must be PermutationImportance() or None, got {self.importance!r}")
         for name in ("importance", "partition"):
-            data = getattr(getattr(self, name), "data", "train")
-            if data not in ("train", "calibration", "all"):
+            # A class may say "all", as GroupPartition does for groups that are not learned; a user can't choose it.
+            data = getattr(getattr(self, name), "__dict__", {}).get("data", "train")
+            if data not in ("train", "calibration"):
                 raise ValueError(f"{name}.data must be 'train' or 'calibration', got {data!r}")
+        for part in (self.importance, self.partition):
+            if isinstance(part, PermutationImportance | KMeansPartition):
+                part._check()
+
+    def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
+        super()._check_columns(rows, train, held_out)
+        if self.partition is None or isinstance(self.partition, KMeansPartition):
+            Features(train.X).transform(held_out.X)
+        if isinstance(self.partition, GroupPartition):
+            clone(self.partition).fit(train.X, train.y, np.empty((len(train), 0)))
 
     def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds) -> None:
         partition = KMeansPartition() if self.partition is None else clone(self.partition, safe=False)
@@ -396,15 +419,15 @@ class ICQR(_QuantileRegressor):
         if getattr(partition, "needs_weights", True):
             weights = self._weigh(train, held_out, seeds.importance)
         data = getattr(partition, "data", "train")
-        rows = {"train": train, "calibration": held_out, "all": train.extended(held_out)}[data]
-        quantiles, crossed = self.model_.predict_sorted(rows.X)
-        self.n_crossed_[data] = int(crossed.sum())
+        rows = held_out if data == "calibration" else train.extended(held_out) if data == "all" else train
         # Scaling is always that of the training rows, whichever rows are clustered.
         reference = {"reference": train.X} if data == "calibration" else {}
+        quantiles = self.model_.predict(rows.X)
         partition.fit(rows.X, rows.y, quantiles, weights=weights, random_state=seeds.partition, **reference)
         if getattr(partition, "merge", False):
             partition.merge_small(len(held_out), rows_needed(self.coverage, self.symmetric))
         self.partition_ = partition
+        self.n_groups_ = _count_groups(partition, train, held_out)
         self.descriptions_ = self._describe(rows.X, weights)
 
     def _weigh(self, train: Rows, held_out: Rows, seed: int) -> FloatArray:
@@ -417,9 +440,7 @@ class ICQR(_QuantileRegressor):
     def _describe(self, X: Table, weights: FloatArray | None) -> pd.DataFrame:
         if hasattr(self.partition_, "describe"):
             return pd.DataFrame(self.partition_.describe())
-        labels = self.partition_.assign(X)
-        n_groups = getattr(self.partition_, "n_groups_", int(labels.max()) + 1)
-        return describe_groups(X, labels, n_groups, weights)
+        return describe_groups(X, self._assign(X), self.n_groups_, weights)
 
     def _guarantee(self) -> str:
         learned = [getattr(self.partition_, "data", "train")]
@@ -429,3 +450,14 @@ class ICQR(_QuantileRegressor):
 
     def _fresh_guarantee(self) -> str:
         return GROUPWISE
+
+
+def _is_partition(given: Any) -> bool:
+    return not isinstance(given, type) and hasattr(given, "fit") and hasattr(given, "assign")
+
+
+def _count_groups(partition: Any, *parts: Rows) -> int:
+    """Give the number of groups, as the partition says or as its labels of these rows show."""
+    if hasattr(partition, "n_groups_"):
+        return int(partition.n_groups_)
+    return 1 + max(int(check_labels(partition.assign(rows.X), len(rows)).max(initial=0)) for rows in parts)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import column_or_1d
 
-from icqr.features import FloatArray, IntArray, Table
+from icqr.features import FloatArray, IntArray, Table, as_table
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,43 @@ class Rows:
         if isinstance(self.X, pd.DataFrame) and isinstance(other.X, pd.DataFrame):
             X: Table = pd.concat([self.X, other.X])
         else:
-            X = np.concatenate([np.asarray(self.X), np.asarray(other.X)])
+            X = np.concatenate([self.X, other.X])
         return Rows(X, np.concatenate([self.y, other.y]), np.concatenate([self.index, other.index]))
 
     def __len__(self) -> int:
         return len(self.y)
 
 
+def align(X: Table, columns: pd.Index[Any] | None) -> Table:
+    """Give new rows the form of the training rows: with their column names, or (None) as an array of numbers.
+
+    Rows without names (an array, or columns numbered 0, 1, …) get the names by position.
+
+    Examples
+    --------
+    >>> align(np.array([[1.0, 2.0]]), pd.Index(["a", "b"])).columns.tolist()
+    ['a', 'b']
+    """
+    if columns is None:
+        # Through `as_table` for its checks: columns of a DataFrame may be infinite.
+        return as_table(X.to_numpy(dtype=np.float64, na_value=np.nan)) if isinstance(X, pd.DataFrame) else X
+    if not isinstance(X, pd.DataFrame):
+        return pd.DataFrame(X, columns=columns)
+    names: list[Any] = list(X.columns)
+    if names == list(columns):
+        return X
+    if names == list(range(len(columns))):
+        return X.set_axis(columns, axis=1)
+    raise ValueError(
+        f"X must have the columns it had in fit, in the same order: {list(columns)}, got {names}. "
+        "Select them by name, in that order."
+    )
+
+
 def check_target(y: Any, n_rows: int, limits: tuple[float, float]) -> FloatArray:
     """Give y as a 1-D array of finite floats within the limits, or say which row is wrong.
+
+    Rows of X and y belong together by position; a pandas index plays no part.
 
     Examples
     --------
@@ -49,14 +79,9 @@ def check_target(y: Any, n_rows: int, limits: tuple[float, float]) -> FloatArray
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     values = column_or_1d(y, warn=True)
-    if np.iscomplexobj(values):
-        raise ValueError("Complex data not supported: y must hold real numbers")
     if len(values) != n_rows:
         raise ValueError(f"X and y must have the same number of rows, got {n_rows} and {len(values)}")
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y must hold numbers: {error}") from error
+    numbers = _as_numbers(values)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise ValueError(
@@ -67,9 +92,25 @@ def check_target(y: Any, n_rows: int, limits: tuple[float, float]) -> FloatArray
     if len(outside):
         row = outside[0]
         raise ValueError(
-            f"y must lie between y_min={limits[0]:g} and y_max={limits[1]:g}; row {row} is {numbers[row]:g}"
+            f"y must lie between y_min={limits[0]:g} and y_max={limits[1]:g}; row {row} is {numbers[row]:g}. "
+            "Correct the row, or the limits."
         )
     return numbers
+
+
+def _as_numbers(values: NDArray[Any]) -> FloatArray:
+    if values.dtype.kind == "c":
+        raise ValueError("Complex data not supported: y must hold real numbers")
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    known = np.array([not isinstance(value, str | bytes) for value in values]) & (values.dtype.kind == "O")
+    try:
+        if not known.all():
+            row = int(np.argmin(known))
+            raise TypeError(f"row {row} is {values[row]!r} ({type(values[row]).__name__})")
+        return np.where(pd.isna(values), np.nan, values).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold numbers: {error}. Convert it first, for example by pd.to_numeric.") from error
 
 
 def split_rows(rows: Rows, calibration_size: Any, seed: int) -> tuple[Rows, Rows]:
@@ -82,12 +123,22 @@ def split_rows(rows: Rows, calibration_size: Any, seed: int) -> tuple[Rows, Rows
     (6, 3)
     """
     n = len(rows)
-    whole = isinstance(calibration_size, int | np.integer) and not isinstance(calibration_size, bool)
-    share = isinstance(calibration_size, float | np.floating) and 0 < calibration_size < 1
-    if n < 2 or not (share or (whole and 1 <= calibration_size < n)):
+    size = _held_out_size(calibration_size, n)
+    if not 1 <= size < n:
         raise ValueError(
-            f"calibration_size must be a share strictly between 0 and 1, or a number of rows that leaves at least one "
-            f"to train on, got {calibration_size!r} with n_samples={n}"
+            f"calibration_size={calibration_size!r} of n_samples={n} rows must leave at least one row to calibrate "
+            "with and one to train on. Give more rows, or another calibration_size."
         )
-    first, second = train_test_split(np.arange(n), test_size=calibration_size, random_state=seed)
+    first, second = train_test_split(np.arange(n), test_size=size, random_state=seed)
     return rows.take(np.sort(first)), rows.take(np.sort(second))
+
+
+def _held_out_size(calibration_size: Any, n: int) -> int:
+    if isinstance(calibration_size, int | np.integer) and not isinstance(calibration_size, bool):
+        return int(calibration_size)
+    if isinstance(calibration_size, float | np.floating) and 0 < calibration_size < 1:
+        return math.ceil(calibration_size * n)
+    raise ValueError(
+        "calibration_size must be a share strictly between 0 and 1 or a whole number of rows, "
+        f"got {calibration_size!r}; for a third of the rows pass 1 / 3"
+    )

@@ -1,0 +1,223 @@
+"""How many calibration rows are needed, and what a number of them can give."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from icqr.auditing.findings import as_json, html_page, markdown, markdown_table, percent, plain, promise
+from icqr.calibration import check_coverage, conformal_rank, rows_needed
+from icqr.features import FloatArray
+from icqr.metrics.checks import check_share
+
+#: Sizes shown in every plan.
+SIZES = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What :func:`plan` says.
+
+    Attributes
+    ----------
+    coverage, confidence, n_groups : float, float, int
+        As given.
+    n_calibration, rows_per_group : int or None
+        Calibration rows in all and in each group.
+    band : (float, float) or None
+        Limits of the true coverage in a group, for the share `confidence` of all calibrations; None without rows.
+    precision, rows_needed : float and int, or None
+        The wanted precision, and the rows that it needs *in each group*.
+    table : DataFrame
+        A row per number of rows in a group: `rank`, `promised` on average over calibrations, `band_lower`,
+        `band_upper`; NaN where rows are too few for a finite interval.
+    sentence : str
+        The answer in words.
+    """
+
+    coverage: float
+    confidence: float
+    n_groups: int
+    n_calibration: int | None
+    rows_per_group: int | None
+    band: tuple[float, float] | None
+    precision: float | None
+    rows_needed: int | None
+    table: pd.DataFrame
+    sentence: str
+
+    def to_frame(self) -> pd.DataFrame:
+        """Give the table."""
+        return self.table.copy()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything as plain Python values; NaN becomes None."""
+        return {name: plain(value) for name, value in vars(self).items()}
+
+    def to_json(self) -> str:
+        """Give :meth:`to_dict` as JSON."""
+        return as_json(self.to_dict())
+
+    def to_markdown(self) -> str:
+        """Give sentence and table as Markdown."""
+        return f"**{markdown(self.sentence)}**\n\n{markdown_table(self.table)}"
+
+    def _repr_html_(self) -> str:
+        return html_page("Calibration plan", self.sentence, (), self.table)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def plan(
+    n_calibration: int | None = None,
+    coverage: float = 0.9,
+    n_groups: int = 1,
+    *,
+    precision: float | None = None,
+    confidence: float = 0.9,
+) -> Plan:
+    """Say how far from the promise a calibration of some size can be, and how many rows a precision needs.
+
+    With n calibration rows in a group and k = ceil((n + 1) · coverage), the coverage that the group's new rows get is
+    distributed as Beta(k, n + 1 - k) over calibrations, if scores have no ties. The band is its central `confidence`.
+
+    Parameters
+    ----------
+    n_calibration : int, optional
+        Calibration rows in all; groups are taken to be equally large.
+    coverage : float
+        What is to be promised.
+    n_groups : int
+        Number of groups, each calibrated by itself.
+    precision : float, optional
+        How far from the promise the band may reach (0.02 is two points): the rows needed in each group are the
+        smallest number from which on it reaches no further.
+    confidence : float
+        Share of calibrations that the band is for.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> print(plan(1000, coverage=0.9, n_groups=5))
+    Each of 5 groups with 200 calibration rows: 90 % promised; the true coverage is between 86.4 % and 93.3 % in 90 % of
+    calibrations.
+    >>> plan(coverage=0.9, precision=0.02).rows_needed
+    650
+    """
+    level, share = float(check_coverage(coverage)), check_share("confidence", confidence)
+    total = None if n_calibration is None else _whole_number("n_calibration", n_calibration, 0)
+    groups = _whole_number("n_groups", n_groups, 1)
+    each = None if total is None else total // groups
+    wanted = None if precision is None else check_share("precision", precision)
+    needed = None if wanted is None else smallest_size(level, wanted, share)
+    table = _table({*SIZES, rows_needed(level), *(n for n in (each, needed) if n is not None)}, level, share)
+    band = None if each is None else _band_of(table, each)
+    sentence = " ".join(_sentences(level, share, groups, each, band, wanted, needed))
+    return Plan(level, share, groups, total, each, band, wanted, needed, table, sentence)
+
+
+def _whole_number(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more, got {value!r}")
+    return int(value)
+
+
+def _beta_band(ranks: ArrayLike, sizes: ArrayLike, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Give the central band of the coverage that rank k of n scores gives: Beta(k, n + 1 - k)."""
+    k, rest = np.asarray(ranks, dtype=float), np.asarray(sizes, dtype=float) + 1 - np.asarray(ranks, dtype=float)
+    tail = (1 - confidence) / 2
+    low, high = (np.where(rest > 0, stats.beta.ppf(q, k, np.maximum(rest, 1e-9)), np.nan) for q in (tail, 1 - tail))
+    return low, high
+
+
+def _table(sizes: set[int], coverage: float, confidence: float) -> pd.DataFrame:
+    n = np.array(sorted(sizes))
+    rank = np.array([conformal_rank(int(size), coverage) for size in n])
+    low, high = _beta_band(rank, n, confidence)
+    promised = np.where(rank <= n, rank / (n + 1), np.nan)
+    return pd.DataFrame({"rows": n, "rank": rank, "promised": promised, "band_lower": low, "band_upper": high})
+
+
+def _band_of(table: pd.DataFrame, n: int) -> tuple[float, float] | None:
+    row = table[table["rows"] == n].iloc[0]
+    return None if math.isnan(row["band_lower"]) else (float(row["band_lower"]), float(row["band_upper"]))
+
+
+def smallest_size(coverage: float, precision: float, confidence: float) -> int:
+    """Give the smallest number of rows from which on the band stays within the precision.
+
+    The rank is rounded up, so the band moves in steps and a single smaller number may be lucky. Without rounding it
+    would shrink steadily: the band of the exact rank is the worst on the lower side, and that of the exact rank plus 1
+    on the upper. Bisection on these gives a number that is enough; the true ranks below it are then looked at.
+
+    Examples
+    --------
+    >>> smallest_size(0.9, 0.05, 0.9)
+    110
+    """
+    enough = rows_needed(coverage)
+    while not _surely_within(enough, coverage, precision, confidence):
+        enough *= 2
+    least = enough // 2
+    while enough - least > 1:
+        middle = (enough + least) // 2
+        if _surely_within(middle, coverage, precision, confidence):
+            enough = middle
+        else:
+            least = middle
+    return _last_outside(max(enough, rows_needed(coverage)), coverage, precision, confidence) + 1
+
+
+def _surely_within(n: int, coverage: float, precision: float, confidence: float) -> bool:
+    exact = (n + 1) * coverage
+    low, _ = _beta_band(exact, n, confidence)
+    _, high = _beta_band(min(exact + 1, n + 0.5), n, confidence)
+    return bool(low >= coverage - precision and high <= coverage + precision)
+
+
+def _last_outside(end: int, coverage: float, precision: float, confidence: float, block: int = 1000) -> int:
+    """Give the largest number of rows below `end` whose band reaches too far, or that is too small for a band."""
+    while end > 0:
+        n = np.arange(max(end - block, 0), end)
+        low, high = _beta_band([conformal_rank(int(size), coverage) for size in n], n, confidence)
+        outside = ~((low >= coverage - precision) & (high <= coverage + precision))
+        if outside.any():
+            return int(n[outside][-1])
+        end = int(n[0])
+    return 0
+
+
+def _sentences(
+    coverage: float,
+    confidence: float,
+    n_groups: int,
+    each: int | None,
+    band: tuple[float, float] | None,
+    precision: float | None,
+    needed: int | None,
+) -> list[str]:
+    said, least = [], rows_needed(coverage)
+    given = f"{each} calibration rows" if n_groups == 1 else f"Each of {n_groups:,} groups with {each} calibration rows"
+    if each is not None and band is not None:
+        said.append(
+            f"{given}: {promise(coverage)} promised; the true coverage is between "
+            f"{percent(band[0])} and {percent(band[1])} in {promise(confidence)} of calibrations."
+        )
+    elif each is not None:
+        said.append(f"{given}: too few for a finite interval, which needs {least:,}.")
+    if precision is not None and needed is not None:
+        total = "" if n_groups == 1 else f" in each group, {needed * n_groups:,} in all,"
+        said.append(
+            f"To stay within {100 * precision:.4g} points of it, {needed:,} calibration rows{total} are needed."
+        )
+    return said or [f"{promise(coverage)} needs at least {least:,} calibration rows in each group; see the table."]

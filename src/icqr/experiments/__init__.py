@@ -1,0 +1,1 @@
+"""The paper's experiments: its tables and figures, from real data, beside its own numbers."""

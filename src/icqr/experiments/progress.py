@@ -1,0 +1,127 @@
+"""How far a run is, and how long it will still take: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+class PlainLines:
+    """Lines on stderr, at most one in a while, with the time left.
+
+    Parameters
+    ----------
+    label : str
+        What is going on.
+    total : int
+        Number of steps.
+    done : int
+        Steps already done; they don't count for the speed.
+    """
+
+    def __init__(self, label: str, total: int, done: int = 0) -> None:
+        self.label, self.total, self.first = label, total, done
+        self.start = self.last = time.monotonic()
+
+    def show(self, done: int) -> None:
+        """Write a line, unless there was one a moment ago and work is left."""
+        now = time.monotonic()
+        if done < self.total and now - self.last < _SECONDS_BETWEEN_LINES:
+            return
+        self.last = now
+        print(f"{self.label}: {done} of {self.total}{self._left(done, now)}", file=sys.stderr, flush=True)
+
+    def _left(self, done: int, now: float) -> str:
+        if done <= self.first or done >= self.total:
+            return f", {in_words(now - self.start)}"
+        return f", about {in_words((now - self.start) / (done - self.first) * (self.total - done))} left"
+
+
+def in_words(seconds: float) -> str:
+    """Give a time as people say it.
+
+    Examples
+    --------
+    >>> in_words(8.4), in_words(150), in_words(7320)
+    ('8 s', '2.5 min', '2.0 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def steps(label: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+    """Show progress over steps; the function given back is called after each."""
+    if sys.stderr.isatty() and find_spec("rich"):
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task(label, total=total, completed=done)
+            yield lambda: bar.advance(task)
+        return
+    lines = PlainLines(label, total, done)
+    count = done
+
+    def advance() -> None:
+        nonlocal count
+        count += 1
+        lines.show(count)
+
+    yield advance
+
+
+@contextmanager
+def watched_training(label: str, folder: Path, total: int) -> Iterator[None]:
+    """Report on training in another thread, from its checkpoints; on a terminal the network has a bar of its own.
+
+    Parameters
+    ----------
+    label : str
+        What is going on.
+    folder : path
+        The checkpoint folder of `QuantileNetwork`.
+    total : int
+        Epochs, summed over the chunks that are trained one after the other.
+    """
+    if sys.stderr.isatty():
+        yield
+        return
+    lines = PlainLines(label, total, _epochs_done(folder))
+    finished = threading.Event()
+
+    def watch() -> None:
+        while not finished.wait(_SECONDS_BETWEEN_LINES):
+            lines.show(_epochs_done(folder))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+    lines.show(total)
+
+
+def _epochs_done(folder: Path) -> int:
+    """Sum the epochs of the checkpoints; the state's first array is its epoch."""
+    done = 0
+    for file in folder.glob("networks-*.npz"):
+        try:
+            with np.load(file, allow_pickle=False) as stored:
+                done += int(stored["arr_0"])
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # progress is never worth an error
+            continue
+    return done

@@ -1,0 +1,34 @@
+"""Pictures of prediction intervals: scikit-learn-style displays on matplotlib (extra ``plot``).
+
+Each display has ``from_estimator`` (a fitted model) and, where it makes sense, ``from_predictions`` (intervals from any
+library); both draw at once, on ``ax`` or on a new figure, and return the display. A display keeps its data as
+attributes, ``plot(ax)`` draws it again, and ``to_svg()`` gives it as text for a web page.
+
+Nothing global is touched: no settings of matplotlib, and pyplot only to make a figure when there is no ``ax``. Colours
+are Okabe and Ito's, and no picture needs them to be read: shapes, dashes and labels say the same.
+"""
+
+from icqr.plots.coverage import GroupCoverageDisplay, ReliabilityDisplay
+from icqr.plots.display import blank_axes
+from icqr.plots.export import figure_to_png, figure_to_svg
+from icqr.plots.groups import ExplainedVarianceDisplay, GroupMapDisplay, ImportanceDisplay
+from icqr.plots.intervals import IntervalDisplay
+from icqr.plots.residuals import WidthResidualDisplay
+from icqr.plots.style import METHOD_COLORS, method_color
+from icqr.plots.widths import WidthDisplay
+
+__all__ = [
+    "METHOD_COLORS",
+    "ExplainedVarianceDisplay",
+    "GroupCoverageDisplay",
+    "GroupMapDisplay",
+    "ImportanceDisplay",
+    "IntervalDisplay",
+    "ReliabilityDisplay",
+    "WidthDisplay",
+    "WidthResidualDisplay",
+    "blank_axes",
+    "figure_to_png",
+    "figure_to_svg",
+    "method_color",
+]

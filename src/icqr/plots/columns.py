@@ -1,0 +1,153 @@
+"""A column on an axis: numbers, dates or categories; bins of it; a sample of rows that stays readable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from icqr.features import as_table
+from icqr.metrics.checks import Floats, Integers
+from icqr.plots.display import need, small_print
+from icqr.plots.style import Options, plain
+
+#: Around up to so many distinct values points are spread sideways.
+MOST_VALUES = 30
+#: So many categories of a column, the most frequent, are shown; all others are one.
+MOST_CATEGORIES = 12
+
+
+def as_frame(X: Any) -> pd.DataFrame:
+    """Give a DataFrame; the columns of arrays are called x0, x1, … as they are in a model's importances."""
+    table = as_table(X)
+    if isinstance(table, pd.DataFrame):
+        return table
+    return pd.DataFrame(table, columns=[f"x{j}" for j in range(table.shape[1])])
+
+
+def find_column(X: Any, name: Any) -> pd.Series[Any]:
+    """Give a column by its name or, where no column has this name, by its position."""
+    frame = as_frame(X)
+    if name in frame.columns:
+        name = frame.columns.get_loc(name)
+    if isinstance(name, int | np.integer) and 0 <= name < frame.shape[1]:
+        return frame.iloc[:, int(name)]
+    shown = ", ".join(repr(column) for column in frame.columns[:20]) + (", …" if frame.shape[1] > 20 else "")
+    raise ValueError(f"feature must be one of X's columns ({shown}) or a position, got {name!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where each row's value is on an axis; NaN where it is missing."""
+
+    name: str
+    values: Floats
+    categories: tuple[str, ...] = ()
+    dates: bool = False
+
+    @classmethod
+    def of(cls, column: Any, name: str | None = None) -> Placed:
+        """Place numbers and dates as they are, anything else by category."""
+        series = pd.Series(column.to_numpy() if hasattr(column, "to_numpy") else column)
+        if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+            series = pd.Series(pd.Categorical(series, categories=column.dtype.categories))
+        name = str(getattr(column, "name", None) or "x") if name is None else name
+        if pd.api.types.is_datetime64_any_dtype(series.dtype):
+            days = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+            return cls(name, np.asarray(days, dtype=np.float64), dates=True)
+        if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
+            numbers = series.to_numpy(dtype=float, na_value=np.nan)
+            return cls(name, np.where(np.isfinite(numbers), numbers, np.nan))
+        return cls._by_category(name, series)
+
+    @classmethod
+    def _by_category(cls, name: str, series: pd.Series[Any]) -> Placed:
+        known = series.dropna().astype(object)
+        ordered = (
+            series.cat.categories if isinstance(series.dtype, pd.CategoricalDtype) else sorted(set(known), key=str)
+        )
+        frequent = set(known.value_counts().index[:MOST_CATEGORIES])
+        names = [value for value in ordered if value in frequent]
+        codes = pd.Index(names, dtype=object).get_indexer(pd.Index(series, dtype=object)).astype(float)
+        missing = series.isna().to_numpy()
+        others = (codes < 0) & ~missing
+        codes = np.where(others, len(names), np.where(missing, np.nan, codes))
+        return cls(name, codes, tuple(str(value) for value in names) + (("all others",) if others.any() else ()))
+
+    @property
+    def n_missing(self) -> int:
+        """How many rows have no place."""
+        return int(np.isnan(self.values).sum())
+
+    def distinct(self) -> Floats | None:
+        """Give the distinct values if they are few, else None."""
+        found = np.unique(self.values[~np.isnan(self.values)])
+        return found if len(found) <= MOST_VALUES else None
+
+    def spread(self, rows: Integers, rng: np.random.Generator) -> Floats:
+        """Give the places of some rows; where values are few, moved sideways so that points don't hide each other."""
+        found = self.distinct()
+        if found is None:
+            return self.values[rows]
+        gap = np.diff(found).min() if len(found) > 1 else 1.0
+        return np.asarray(self.values[rows] + rng.uniform(-0.3, 0.3, size=len(rows)) * gap)
+
+    def bins(self, n_bins: int, least: int = 20) -> tuple[Integers, Floats]:
+        """Give each row's bin (-1: missing) and the bins' edges: one for each of few values, else as wide as others."""
+        if n_bins < 1:
+            raise ValueError(f"n_bins must be at least 1, got {n_bins}")
+        known = ~np.isnan(self.values)
+        found = np.unique(self.values[known])
+        edges = _wide_bins(self.values[known], n_bins, least) if len(found) > n_bins else _bins_around(found)
+        places = np.searchsorted(edges, self.values, side="right") - 1
+        return np.where(known, np.clip(places, 0, len(edges) - 2), -1), edges
+
+    def label(self, axis: Any) -> None:
+        """Write name and categories, dates or few values on an axis."""
+        axis.set_label_text(plain(self.name))
+        found = self.distinct()
+        if self.categories:
+            self._label_categories(axis)
+        elif self.dates:
+            axis.axis_date()
+            locator = need("matplotlib.dates").AutoDateLocator(minticks=3, maxticks=6)
+            axis.set_major_locator(locator)
+            axis.set_major_formatter(need("matplotlib.dates").ConciseDateFormatter(locator))
+        elif found is not None and len(found) <= 10:
+            axis.set_ticks(found)
+
+    def _label_categories(self, axis: Any) -> None:
+        slanted = axis.axis_name == "x" and sum(map(len, self.categories)) > 30
+        look: Options = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
+        names = [plain(text, 16) for text in self.categories]
+        axis.set_ticks(range(len(names)), names, fontsize=small_print(axis.axes), **look)
+
+
+def _wide_bins(values: Floats, n_bins: int, least: int) -> Floats:
+    """Give the edges of equally wide bins; one that holds less than `least` values is joined with the next."""
+    counts, edges = np.histogram(values, bins=n_bins)
+    kept, held = [edges[0]], 0
+    for count, right in zip(counts, edges[1:], strict=True):
+        held += count
+        if held >= least:
+            kept, held = [*kept, right], 0
+    kept = kept[:-1] if len(kept) > 1 and held else kept  # what is left over belongs to the last bin
+    return np.array([*kept, edges[-1]] if kept[-1] < edges[-1] else kept)
+
+
+def _bins_around(found: Floats) -> Floats:
+    """Give edges halfway between values."""
+    if len(found) < 2:
+        middle = found[0] if len(found) else 0.0
+        return np.array([middle - 0.5, middle + 0.5])
+    halfway = found[1:] / 2 + found[:-1] / 2
+    return np.concatenate([[2 * found[0] - halfway[0]], halfway, [2 * found[-1] - halfway[-1]]])
+
+
+def sample_rows(n: int, most: int, rng: np.random.Generator) -> Integers:
+    """Give all row numbers or, if they are too many, a sample of them in which all rows are alike."""
+    if most < 1:
+        raise ValueError(f"max_points must be at least 1, got {most}")
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))

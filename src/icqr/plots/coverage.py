@@ -1,0 +1,363 @@
+"""Coverage by group, and coverage over many levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from icqr.metrics import binomial_interval, coverage_by_group
+from icqr.metrics.checks import check_rows, check_share
+from icqr.plots.display import Display, heading, ink, percent_axis, row_labels
+from icqr.plots.predictions import named_intervals, named_models, shared_coverage
+from icqr.plots.style import Options, group_gid, group_numbers, method_look, percent, plain
+from icqr.regressors import QR
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+#: Levels of a reliability curve, as far as the model has calibration rows for them.
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
+
+
+@dataclass(eq=False)
+class GroupCoverageDisplay(Display):
+    """Coverage in each group with its exact (Clopper–Pearson) interval, and the promise.
+
+    A mark is filled if the exact interval holds the promise and open if it does not; with 95 % intervals that happens
+    by chance in one of twenty groups. Of more than `max_groups` groups those with the least coverage are drawn.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row per method and group: method, group, n, share, coverage, coverage_lower, coverage_upper, mean_width.
+    overall : DataFrame
+        The same for all rows together, a row per method.
+    coverage, confidence : float
+        The promise, and that of the exact intervals.
+    names : mapping
+        What groups are called, where that is not their label.
+
+    Examples
+    --------
+    >>> from icqr.plots import blank_axes
+    >>> y, intervals, groups = [1, 2, 3], [[0, 1], [0, 1], [2, 4]], ["a", "a", "b"]
+    >>> display = GroupCoverageDisplay.from_predictions(y, intervals, groups, coverage=0.9, ax=blank_axes())
+    >>> display.table[["group", "n", "coverage"]].values.tolist()
+    [['a', 2, 0.5], ['b', 1, 1.0]]
+    """
+
+    table: pd.DataFrame
+    overall: pd.DataFrame
+    coverage: float
+    confidence: float = 0.95
+    max_groups: int = 40
+    names: Mapping[Any, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        models: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        coverage: float | None = None,
+        confidence: float = 0.95,
+        max_groups: int = 40,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the coverage of one or several models.
+
+        Parameters
+        ----------
+        models : fitted Naive, QR, CQR or ICQR; a list, or a mapping from names to such models
+        X, y : table and array
+            Rows that the models have not seen.
+        groups : (n,) array, optional
+            Labels of the rows; by default the groups of the model that has most.
+        coverage : float, optional
+            By default the models' own.
+        confidence : float, default=0.95
+            Of the exact intervals.
+        max_groups : int, default=40
+            How many groups are drawn.
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+        """
+        named = named_models(models)
+        promise = shared_coverage(named, coverage)
+        intervals = {name: model.predict_interval(X, promise) for name, model in named.items()}
+        names: Mapping[Any, str] = {}
+        if groups is None:
+            finest = max(named.values(), key=lambda model: len(model.groups_))
+            groups = finest.explain(X, promise)["group"].to_numpy()
+            # Only a user's own groups are what their rule says; rules of clusters are approximate.
+            names = dict(enumerate(finest.groups_["rule"])) if hasattr(finest.partition_, "keys_") else {}
+        return cls._of(y, intervals, groups, promise, confidence, max_groups, names).plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: ArrayLike,
+        intervals: Any,
+        groups: ArrayLike,
+        *,
+        coverage: float,
+        confidence: float = 0.95,
+        max_groups: int = 40,
+        method: str = "intervals",
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the coverage of intervals from anywhere.
+
+        Parameters
+        ----------
+        y : (n,) array
+        intervals : (n, 2) array, or a mapping from methods to such arrays
+            Bounds may be infinite.
+        groups : (n,) array
+            Labels of the rows, of any kind.
+        coverage : float
+            What the intervals promise.
+        confidence, max_groups, ax : optional
+            As in `from_estimator`.
+        method : str
+            Name and colour, if `intervals` is one array.
+        """
+        named = named_intervals(intervals, method)
+        return cls._of(y, named, groups, coverage, confidence, max_groups, {}).plot(ax)
+
+    @classmethod
+    def _of(
+        cls,
+        y: ArrayLike,
+        intervals: Mapping[str, Any],
+        groups: ArrayLike,
+        coverage: float,
+        confidence: float,
+        max_groups: int,
+        names: Mapping[Any, str],
+    ) -> Self:
+        if max_groups < 1:
+            raise ValueError(f"max_groups must be at least 1, got {max_groups}")
+
+        def table(labels: Any) -> pd.DataFrame:
+            parts = {
+                name: coverage_by_group(y, bounds, labels, confidence=confidence) for name, bounds in intervals.items()
+            }
+            return pd.concat(parts, names=["method"]).reset_index()
+
+        everything = table(np.zeros(len(np.asarray(y)), dtype=int)).drop(columns="group")
+        return cls(table(groups), everything, check_share("coverage", coverage), confidence, max_groups, names)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches: higher for more groups and methods."""
+        return 6.4, 1.7 + (1 + len(self._shown())) * (0.12 + 0.12 * len(self.overall))
+
+    def _shown(self) -> list[Any]:
+        worst = self.table.groupby("group", sort=False, dropna=False)["coverage"].min()
+        kept = worst.sort_values(kind="stable").index[: self.max_groups]
+        return [label for label in worst.index if label in kept]
+
+    def _draw(self, ax: Axes) -> None:
+        shown, numbers = self._shown(), group_numbers(self.table["group"])
+        for place, (method, row) in enumerate(self.overall.set_index("method").iterrows()):
+            self._mark(ax, 0, place, str(method), row, None)
+            mine = self.table[self.table["method"] == method].set_index("group")
+            for height, label in enumerate(shown, start=1):
+                self._mark(ax, height, place, str(method), mine.loc[label], group_gid(numbers[label]))
+        promise = ax.axvline(self.coverage, color=ink(ax), linestyle="--", linewidth=1.2, zorder=1.5)
+        self._label(ax, shown)
+        self._heading(ax, promise, shown)
+
+    def _mark(self, ax: Axes, height: int, place: int, method: str, row: pd.Series[Any], gid: str | None) -> None:
+        """Draw a method's coverage in a group: a mark on its exact interval."""
+        look, many = method_look(method), len(self.overall)
+        y = height + (place - (many - 1) / 2) * 0.7 / many
+        holds = row["coverage_lower"] <= self.coverage <= row["coverage_upper"]
+        ax.plot([row["coverage_lower"], row["coverage_upper"]], [y, y], color=look.color, linewidth=2, gid=gid)
+        fill = look.color if holds else "#ffffff"
+        marks: Options = {"marker": look.marker, "markersize": 6.5, "markerfacecolor": fill, "markeredgewidth": 1.5}
+        ax.plot(row["coverage"], y, color=look.color, linestyle="none", gid=gid, zorder=3, **marks)
+
+    def _label(self, ax: Axes, shown: Sequence[Any]) -> None:
+        sizes = self.table.drop_duplicates("group").set_index("group")["n"]
+        unknown = {-1: "no known group", **self.names}
+        names = [plain(unknown.get(label, label), 28) + f"  n = {sizes[label]:,}" for label in shown]
+        row_labels(ax, [f"all  n = {self.overall['n'].iloc[0]:,}", *names])
+        ax.set_ylim(len(shown) + 0.6, -0.6)
+        ax.axhline(0.5, color=ink(ax), linewidth=0.6)
+        percent_axis(ax, "x")
+        ax.set_xlabel("coverage")
+
+    def _heading(self, ax: Axes, promise: Artist, shown: Sequence[Any]) -> None:
+        looks = [(method, method_look(method)) for method in self.overall["method"]]
+        marks = [
+            (ax.plot([], [], color=look.color, marker=look.marker, linewidth=2, markersize=6)[0], plain(method, 24))
+            for method, look in looks
+        ]
+        n_groups = self.table["group"].nunique(dropna=False)
+        some = f"the {len(shown)} least covered of {n_groups} groups; " if len(shown) < n_groups else ""
+        note = f"{some}exact {percent(self.confidence)} intervals; open: promise outside"
+        heading(ax, "Coverage by group", [(promise, f"promised: {percent(self.coverage)}"), *marks], note)
+
+
+@dataclass(eq=False)
+class ReliabilityDisplay(Display):
+    """Coverage asked for against coverage observed, over many levels.
+
+    The band is the exact (Clopper–Pearson) interval at each level by itself. With ``difference=True`` the vertical axis
+    is observed minus asked, in which small deviations can be seen.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row per method and level: method, asked, observed, lower, upper, n.
+    difference : bool
+        What the vertical axis is.
+    confidence : float
+        Of the exact intervals.
+
+    Examples
+    --------
+    >>> from icqr.plots import blank_axes
+    >>> intervals = [[[0, -1], [1, 1]], [[0, -1], [0, 1]]]  # of two rows, at two levels
+    >>> display = ReliabilityDisplay.from_predictions([1, 1], intervals, [0.5, 0.9], ax=blank_axes())
+    >>> display.table[["asked", "observed"]].values.tolist()
+    [[0.5, 0.5], [0.9, 1.0]]
+    """
+
+    table: pd.DataFrame
+    difference: bool = False
+    confidence: float = 0.95
+
+    @classmethod
+    def from_estimator(
+        cls,
+        models: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        levels: Sequence[float] | None = None,
+        difference: bool = False,
+        confidence: float = 0.95,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the reliability of one or several models.
+
+        Parameters
+        ----------
+        models : fitted Naive, QR, CQR or ICQR; a list, or a mapping from names to such models
+        X, y : table and array
+            Rows that the models have not seen.
+        levels : list of float, optional
+            Coverages to ask for; by default 13 from 0.1 to 0.99 and the model's own, as far as every group has
+            calibration rows enough. QR only has its own.
+        difference, confidence : optional
+            See the class.
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+        """
+        parts = {}
+        for name, model in named_models(models).items():
+            asked = _possible_levels(model) if levels is None or isinstance(model, QR) else list(levels)
+            parts[name] = _reliability(y, model.predict_interval(X, asked), asked, confidence)
+        return cls(pd.concat(parts, names=["method"]).reset_index(level=0), difference, confidence).plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: ArrayLike,
+        intervals: Any,
+        levels: Sequence[float],
+        *,
+        difference: bool = False,
+        confidence: float = 0.95,
+        method: str = "intervals",
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the reliability of intervals from anywhere.
+
+        Parameters
+        ----------
+        y : (n,) array
+        intervals : (n, 2, levels) array, or a mapping from methods to such arrays
+            Bounds may be infinite.
+        levels : list of float
+            The coverages that were asked for.
+        difference, confidence, ax : optional
+            As in `from_estimator`.
+        method : str
+            Name and colour, if `intervals` is one array.
+        """
+        named = named_intervals(intervals, method)
+        parts = {name: _reliability(y, bounds, levels, confidence) for name, bounds in named.items()}
+        return cls(pd.concat(parts, names=["method"]).reset_index(level=0), difference, confidence).plot(ax)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches: nearly a square, if not the difference is drawn."""
+        return (6.4, 4.2) if self.difference else (5.0, 5.2)
+
+    def _draw(self, ax: Axes) -> None:
+        ends = np.array([0.0, 1.0])
+        (ideal,) = ax.plot(ends, self._height(ends, ends), color=ink(ax), linestyle=":", linewidth=1.2)
+        legend: list[tuple[Artist, str]] = [(ideal, "as asked")]
+        legend += [
+            (self._curve(ax, str(method), rows), plain(method))
+            for method, rows in self.table.groupby("method", sort=False)
+        ]
+        for name in ("x", "y"):
+            percent_axis(ax, name)
+        ax.set_xlim(0, 1)
+        if not self.difference:
+            ax.set_ylim(0, 1)
+        ax.set_xlabel("coverage asked for")
+        ax.set_ylabel("observed − asked" if self.difference else "coverage observed")
+        heading(ax, "Reliability", legend, f"bands: exact {percent(self.confidence)} intervals")
+
+    def _height(self, observed: Any, asked: Any) -> Any:
+        return observed - asked if self.difference else observed
+
+    def _curve(self, ax: Axes, method: str, rows: pd.DataFrame) -> Artist:
+        look, asked = method_look(method), rows["asked"].to_numpy()
+        middle, low, high = (self._height(rows[name].to_numpy(), asked) for name in ("observed", "lower", "upper"))
+        if len(asked) > 1:
+            ax.fill_between(asked, low, high, color=look.color, alpha=0.18, linewidth=0)
+        else:
+            ax.vlines(asked, low, high, color=look.color, linewidth=2)
+        marks: Options = {
+            "marker": look.marker,
+            "markersize": 5 if len(asked) > 1 else 8,
+            "markeredgecolor": "#ffffff",
+            "markeredgewidth": 0.6,
+        }
+        (line,) = ax.plot(asked, middle, color=look.color, linestyle=look.line, linewidth=1.6, **marks)
+        return line
+
+
+def _possible_levels(model: Any) -> list[float]:
+    """Give the usual levels and the model's own, as far as every group has enough calibration rows."""
+    if isinstance(model, QR):
+        return [model.coverage]
+    used = model.calibration_.sizes[:-1] > 0
+    levels = sorted({*LEVELS, float(model.coverage)})
+    return [level for level in levels if not model.calibration_.too_small(level)[:-1][used].any()]
+
+
+def _reliability(y: ArrayLike, intervals: Any, levels: Sequence[float], confidence: float) -> pd.DataFrame:
+    bounds, asked = np.asarray(intervals, dtype=float), [check_share("levels", level) for level in levels]
+    if bounds.ndim != 3 or bounds.shape[2] != len(asked):
+        wanted = f"(n, 2, {len(asked)}), lower and upper bounds for each of the {len(asked)} levels"
+        raise ValueError(f"intervals must have the shape {wanted}; got {bounds.shape}")
+    hits = [int(check_rows(y, bounds[:, :, place]).covered.sum()) for place in range(len(asked))]
+    low, high = binomial_interval(hits, len(bounds), confidence=confidence)
+    table = {"asked": asked, "observed": np.array(hits) / len(bounds), "lower": low, "upper": high, "n": len(bounds)}
+    return pd.DataFrame(table).sort_values("asked", ignore_index=True)

@@ -1,0 +1,377 @@
+"""The audit finds what was planted, says it in words, and cries wolf no more often than it says."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.linear_model import QuantileRegressor
+
+from icqr import CQR, ICQR, QR, GroupPartition
+from icqr.auditing.audits import FOUND, GIVEN, REGION_COLUMNS, Audit, audit, halves
+from icqr.auditing.inputs import as_intervals
+from icqr.auditing.verdicts import ERROR_RATE, UNDER
+from icqr.metrics import coverage_interval, worst_slab_coverage
+
+INF = float("inf")
+SCHEMA = json.loads((files("icqr.auditing") / "schema.json").read_text(encoding="utf-8"))
+Z = 1.6448536269514722
+
+
+def oracle(seed: int, n: int) -> tuple[pd.DataFrame, Any, Any]:
+    """Rows whose intervals cover with probability 0.9 whatever the features are."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"hr": rng.integers(0, 24, n), "temp": rng.random(n), "workingday": rng.integers(0, 2, n)})
+    X["city"] = rng.choice(["Bern", "Genf", "Rom"], n)
+    scale = 1 + X["temp"].to_numpy()
+    return X, rng.normal(scale=scale), np.column_stack([-Z * scale, Z * scale])
+
+
+def planted(seed: int, n: int) -> tuple[pd.DataFrame, Any, Any]:
+    """The same, but with too narrow intervals in early hours of working days (coverage there: 67 %)."""
+    X, y, intervals = oracle(seed, n)
+    bad = (X["hr"] <= 6) & (X["workingday"] == 1)
+    return X, np.where(bad, 1.7 * y, y), intervals
+
+
+def check_json(found: Audit) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    jsonschema.Draft202012Validator(SCHEMA).validate(read)
+    return read
+
+
+# -- What must be shown -----------------------------------------------------------------------------------
+
+
+def test_a_planted_region_is_named_first_and_in_words() -> None:
+    X, y, intervals = planted(0, 4000)
+    found = audit(y, intervals, X, coverage=0.9, with_excess_risk=False)
+    region = found.regions.iloc[0]
+    assert region["region"] == "hr ≤ 6 and workingday = 1"
+    assert region["verdict"] == UNDER
+    rows = np.intersect1d(np.flatnonzero((X["hr"] <= 6) & (X["workingday"] == 1)), halves(4000, 0)[1])
+    low, high = coverage_interval(y[rows], intervals[rows])
+    share = np.mean(np.abs(y[rows]) <= intervals[rows, 1])
+    assert found.findings[0] == (
+        f"Rows with hr ≤ 6 and workingday = 1: {100 * share:.1f} % of {len(rows)} covered, 90 % promised; the true "
+        f"value is very likely between {100 * low:.1f} % and {100 * high:.1f} %."
+    )
+    assert found.findings[-1] == found.summary
+    assert found.summary.startswith("Over all 4,000 rows ")
+
+
+def test_the_planted_region_comes_first_for_most_seeds() -> None:
+    first = 0
+    for seed in range(15):
+        X, y, intervals = planted(seed, 3000)
+        finding = audit(y, intervals, X, coverage=0.9, random_state=seed, with_excess_risk=False).findings[0]
+        rule = finding.partition(":")[0]
+        first += "hr ≤" in rule and "workingday = 1" in rule
+    assert first >= 13
+
+
+def false_alarms(seeds: range, n: int) -> int:
+    count = 0
+    for seed in seeds:
+        X, y, intervals = oracle(seed, n)
+        found = audit(y, intervals, X, "city", coverage=0.9, random_state=seed, with_excess_risk=False)
+        count += len(found.alarms) > 0
+    return count
+
+
+@pytest.mark.parametrize(
+    ("n_seeds", "n"),
+    [(40, 400), pytest.param(200, 400, marks=pytest.mark.slow), pytest.param(200, 2000, marks=pytest.mark.slow)],
+)
+def test_oracle_intervals_raise_no_more_alarms_than_stated(n_seeds: int, n: int) -> None:
+    error = math.sqrt(ERROR_RATE * (1 - ERROR_RATE) / n_seeds)
+    assert false_alarms(range(n_seeds), n) / n_seeds <= ERROR_RATE + 3 * error
+
+
+def test_infinite_bounds_work_throughout() -> None:
+    X, y, intervals = planted(1, 1000)
+    intervals[X["hr"] == 3] = [-INF, INF]
+    intervals[X["hr"] == 4, 1] = INF
+    found = audit(y, intervals, X, "city", coverage=0.9)
+    infinite = int(X["hr"].isin([3, 4]).sum())
+    assert found.numbers["n_infinite"] == infinite
+    assert found.numbers["mean_width"] == found.numbers["interval_score"] == INF
+    assert math.isfinite(found.numbers["finite_width_mean"])
+    assert any(f"{infinite} of 1,000 intervals are infinite" in sentence for sentence in found.findings)
+    assert check_json(found)["numbers"]["mean_width"] == "Infinity"
+    assert "∞" in found.to_markdown()
+    assert "∞" in found._repr_html_()
+
+
+@pytest.mark.parametrize("bounds", [(-INF, INF), (-INF, 0.5), (-0.5, INF)])
+def test_only_infinite_or_one_sided_intervals(bounds: tuple[float, float]) -> None:
+    X, y, _ = oracle(2, 300)
+    check_json(audit(y, np.full((300, 2), bounds), X, coverage=0.9, with_excess_risk=False))
+
+
+# -- What it takes ----------------------------------------------------------------------------------------
+
+LOWER, UPPER = np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])
+ROWS = np.column_stack([LOWER, UPPER])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ROWS,
+        ROWS.tolist(),
+        ROWS[:, :, None],
+        (LOWER, UPPER),
+        [LOWER, UPPER],
+        (LOWER + 0.5, ROWS[:, :, None]),
+        (LOWER + 0.5, ROWS),
+        (LOWER + 0.5, LOWER, UPPER),
+        (LOWER[:, None], LOWER[:, None], UPPER[:, None]),
+        pd.DataFrame(ROWS),
+        pl.DataFrame({"lower": LOWER, "upper": UPPER}),
+        (pd.Series(LOWER), pl.Series(UPPER)),
+    ],
+    ids=str,
+)
+def test_the_shapes_that_libraries_return(given: Any) -> None:
+    np.testing.assert_array_equal(as_intervals(given, 3), ROWS)
+
+
+def test_two_rows_are_rows_in_a_list_and_bounds_in_a_tuple() -> None:
+    assert as_intervals([[0, 1], [2, 3]], 2).tolist() == [[0, 1], [2, 3]]
+    assert as_intervals(([0, 1], [2, 3]), 2).tolist() == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize("given", [np.zeros((3, 2, 2)), np.zeros((2, 3)), np.zeros(3), (LOWER,), (LOWER, UPPER[:2]), 5])
+def test_other_shapes_are_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"intervals must hold a lower and an upper bound for each of the 3 rows"):
+        as_intervals(given, 3)
+
+
+def test_a_model_of_another_library() -> None:
+    class Other:
+        def predict_interval(self, X: Any) -> Any:
+            return np.zeros(len(X)), np.tile([[[-1.0], [1.0]]], (len(X), 1, 1))
+
+    X, y, _ = oracle(0, 200)
+    assert audit(y, Other(), X, coverage=0.9).numbers["mean_width"] == 2
+    with pytest.raises(ValueError, match="X must be given with a model"):
+        audit(y, Other(), coverage=0.9)
+
+
+def test_mapie() -> None:
+    regression = pytest.importorskip("mapie.regression")
+    X, y, _ = oracle(0, 900)
+    X = X[["hr", "temp"]]
+    model = regression.ConformalizedQuantileRegressor(QuantileRegressor(alpha=0), confidence_level=0.9)
+    model.fit(X[:300], y[:300]).conformalize(X[300:600], y[300:600])
+    found = audit(y[600:], model.predict_interval(X[600:]), X[600:], coverage=0.9, with_excess_risk=False)
+    assert 0.8 < found.numbers["coverage"] < 1
+
+
+def test_polars_gives_what_pandas_gives() -> None:
+    X, y, intervals = planted(0, 1000)
+    one = audit(y, intervals, X, "city", coverage=0.9)
+    two = audit(pl.Series(y), pl.DataFrame(intervals), pl.DataFrame(X.to_dict("list")), "city", coverage=0.9)
+    assert one.to_json() == two.to_json()
+
+
+def test_errors_say_what_to_do() -> None:
+    X, y, intervals = oracle(0, 200)
+    with pytest.raises(ValueError, match=r"coverage must be given .* for example coverage=0\.9"):
+        audit(y, intervals, X)
+    with pytest.raises(ValueError, match=r"got 90; did you mean 0\.9\?"):
+        audit(y, intervals, X, coverage=90)
+    with pytest.raises(ValueError, match="X must have 200 rows, one per row of y, got 100"):
+        audit(y, intervals, X[:100], coverage=0.9)
+    with pytest.raises(ValueError, match="groups must have 200 labels"):
+        audit(y, intervals, X, X["city"][:100], coverage=0.9)
+    with pytest.raises(ValueError, match="'town', which X lacks"):
+        audit(y, intervals, X, "town", coverage=0.9)
+    with pytest.raises(ValueError, match="random_state must be a whole number"):
+        audit(y, intervals, X, coverage=0.9, random_state=None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"lower ≤ upper in every row"):
+        audit(y, intervals[:, ::-1], X, coverage=0.9)
+
+
+def test_dates_missing_values_and_constant_columns() -> None:
+    X, y, intervals = oracle(3, 600)
+    X["day"] = pd.date_range("2024-01-01", periods=600, freq="h")
+    X["temp"] = X["temp"].where(X["temp"] > 0.3)
+    X["city"] = X["city"].where(X["city"] != "Rom", None)
+    X["same"], X["empty"], X["flag"] = 1, np.nan, X["hr"] > 5
+    late = X["day"] > "2024-01-20"
+    missing = X["temp"].isna()
+    found = audit(np.where(late, 3 * y, y), intervals, X, "city", coverage=0.9)
+    assert any("day > 2024-01-" in sentence for sentence in found.findings)
+    assert "city is missing" in set(found.regions["region"])
+    found = audit(np.where(missing, 3 * y, y), intervals, X, coverage=0.9)
+    assert found.findings[0].startswith("Rows with temp is missing: ")
+    check_json(found)
+
+
+def test_without_features_or_with_few_rows() -> None:
+    X, y, intervals = oracle(0, 1000)
+    found = audit(np.where(X["temp"] > 0.7, 3 * y, y), intervals, coverage=0.9)
+    assert found.findings[0].startswith("Rows with interval width > ")
+    few = audit(y[:30], intervals[:30], X[:30], coverage=0.9)
+    assert few.regions["region"].tolist() == ["all rows"]
+    assert few.regions["verdict"].tolist() == ["too few rows to tell"]
+    assert few.summary.endswith("No regions were looked at.")
+    for one in (found, few, audit(y[:1], intervals[:1], X[:1], coverage=0.9)):
+        check_json(one)
+
+
+def test_constant_features() -> None:
+    _, y, intervals = oracle(0, 200)
+    found = audit(y, intervals, np.ones((200, 2)), coverage=0.9)
+    assert found.worst_slab is None
+    assert math.isnan(found.numbers["worst_slab_coverage"])
+
+
+# -- Which rows judge -------------------------------------------------------------------------------------
+
+
+def test_found_regions_are_judged_on_rows_that_were_not_searched() -> None:
+    X, y, intervals = planted(0, 1000)
+    search, judging = halves(1000, 7)
+    one = audit(y, intervals, X, "city", coverage=0.9, random_state=7, with_excess_risk=False)
+    # Whatever happens in the rows that judge, the same regions are looked at.
+    changed = y.copy()
+    changed[judging] = 0.0
+    two = audit(changed, intervals, X, "city", coverage=0.9, random_state=7, with_excess_risk=False)
+    found = [set(each.loc[each["basis"] == FOUND, "region"]) for each in (one.regions, two.regions)]
+    assert found[0] == found[1]
+    assert (two.regions.loc[two.regions["basis"] == FOUND, "coverage"] == 1).all()
+    slab = worst_slab_coverage(y, intervals, X, n_directions=5, random_state=7)
+    assert not np.isin(slab.rows, search).any()
+
+
+def test_given_groups_are_judged_on_all_rows() -> None:
+    X, y, intervals = oracle(0, 1000)
+    found = audit(y, intervals, X, X[["city", "workingday"]], coverage=0.9, with_excess_risk=False).regions
+    groups = found[found["kind"] == "group"].set_index("region")
+    assert (groups["basis"] == GIVEN).all()
+    sizes = {f"city = {c}": n for c, n in X["city"].value_counts().items()}
+    sizes |= {f"workingday = {c}": n for c, n in X["workingday"].value_counts().items()}
+    assert groups["n"].to_dict() == sizes
+
+
+def test_many_columns_keep_the_number_of_regions_bounded() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 9, (1000, 280)), rng.normal(size=1000)
+    found = audit(y, np.full((1000, 2), [-Z, Z]), X, coverage=0.9, with_excess_risk=False)
+    assert len(found.regions) <= 21
+
+
+def test_the_result_depends_on_the_seed_alone() -> None:
+    X, y, intervals = planted(0, 600)
+    first = audit(y, intervals, X, coverage=0.9)
+    assert first.to_json() == audit(y, intervals, X, coverage=0.9).to_json()
+    assert first.to_json() != audit(y, intervals, X, coverage=0.9, random_state=1).to_json()
+
+
+# -- Models -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[pd.DataFrame, Any]:
+    X, y, _ = oracle(11, 3000)
+    return X, y
+
+
+def fitted(kind: Any, rows: tuple[pd.DataFrame, Any], **parameters: Any) -> Any:
+    X, y = rows
+    return kind(QuantileRegressor(alpha=0), random_state=0, **parameters).fit(X[["hr", "temp"]][:600], y[:600])
+
+
+def test_a_model_brings_its_coverage_groups_and_bands(rows: tuple[pd.DataFrame, Any]) -> None:
+    X, y = rows
+    model = fitted(ICQR, rows, coverage=0.8, partition=GroupPartition(lambda table: (table["hr"] > 11).to_numpy()))
+    found = audit(y[600:], model, X[["hr", "temp"]][600:], with_excess_risk=False)
+    assert found.coverage == 0.8
+    groups = found.regions[found.regions["kind"] == "model group"].set_index("region").sort_index()
+    assert groups["n"].sum() == 2400
+    assert groups["calibration_rows"].sum() == 200
+    np.testing.assert_allclose(groups["band_lower"], model.groups_["band_lower"])
+    assert set(groups["guarantee"]) == {"group-wise"}
+    assert audit(y[600:], model, X[["hr", "temp"]][600:], coverage=0.9).coverage == 0.9
+    check_json(found)
+
+
+def test_a_shortfall_that_calibration_can_give_is_told_from_one_that_it_cannot(rows: tuple[pd.DataFrame, Any]) -> None:
+    X, y = rows
+    model = fitted(CQR, rows)
+    X = X[["hr", "temp"]][600:]
+    whole = audit(2 * y[600:], model, X, with_excess_risk=False)
+    assert whole.regions.set_index("region").loc["all rows", "within_band"] is False
+    assert "the luck of 200 calibration rows does not explain" in whole.summary
+    centre, half = model.predict(X), np.ptp(model.predict_interval(X), axis=1) / 2
+    # 88 % covered: clearly less than 90 % with so many rows, but 200 calibration rows often give that.
+    outcomes = np.where(np.arange(24000) % 100 < 88, 0.0, 9.0) * np.tile(half, 10) + np.tile(centre, 10)
+    lucky = audit(outcomes, model, pd.concat([X] * 10), with_excess_risk=False)
+    row = lucky.regions.set_index("region").loc["all rows"]
+    assert row["verdict"] == UNDER
+    assert row["within_band"] is True
+    assert "which 200 calibration rows can give" in lucky.summary
+
+
+def test_a_model_without_a_promise_says_so(rows: tuple[pd.DataFrame, Any]) -> None:
+    X, y = rows
+    found = audit(3 * y, fitted(QR, rows), X[["hr", "temp"]], with_excess_risk=False)
+    assert "the model promises nothing here: none (not calibrated)" in found.summary
+    with pytest.raises(ValueError, match="X must be given with a model"):
+        audit(y, fitted(QR, rows))
+
+
+# -- What it gives ----------------------------------------------------------------------------------------
+
+
+def test_json_follows_the_schema_and_the_dict_is_plain() -> None:
+    X, y, intervals = planted(0, 500)
+    found = audit(y, intervals, X, coverage=0.9)
+    read = check_json(found)
+    assert read["findings"] == list(found.findings)
+    assert len(read["regions"]) == len(found.to_frame())
+    assert list(found.to_frame().columns) == REGION_COLUMNS
+    assert json.loads(json.dumps(found.to_dict())) == read
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_everything_from_data_is_escaped() -> None:
+    X, y, intervals = planted(0, 1000)
+    script = "<script>alert(1)</script>"
+    X = X.rename(columns={"hr": script}).replace({"city": {"Rom": "<img src=x onerror=alert(1)> | *a*"}})
+    found = audit(
+        np.where(X["city"].isin(["Bern"]), y, 2 * y), intervals, X, "city", coverage=0.9, with_excess_risk=False
+    )
+    assert any(script in region for region in found.regions["region"])
+    for text in (found._repr_html_(), found.to_markdown().replace("\\<", "")):
+        assert "<script" not in text
+        assert "<img" not in text
+    assert "&lt;img src=x" in found._repr_html_()
+    assert "\\| \\*a\\*" in found.to_markdown()
+
+
+def test_markdown_has_the_summary_first_and_the_method_last() -> None:
+    X, y, intervals = planted(0, 500)
+    parts = audit(y, intervals, X, coverage=0.9, with_excess_risk=False).to_markdown().split("\n\n")
+    assert parts[0].startswith("**Over all 500 rows")
+    assert parts[-1].startswith("All rows and given groups are judged on all rows.")
+
+
+def test_good_news_is_told() -> None:
+    X, y, intervals = oracle(5, 4000)
+    found = audit(y, intervals, X, "city", coverage=0.9)
+    assert "the promise holds on average. In none of the" in found.summary
+    assert found.findings == (found.summary,)
+    assert str(found) == found.summary
+    assert abs(found.numbers["excess_risk_l1"]) < 3 * found.numbers["excess_risk_l1_error"]
+    assert (found.regions.loc[found.regions["kind"] == "group", "verdict"] == "holds").all()

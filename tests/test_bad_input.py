@@ -1,0 +1,402 @@
+"""Adversarial input: each has a stated answer, an error before any model is fitted or a defined result."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from threadpoolctl import threadpool_limits
+
+from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, Naive, PermutationImportance
+
+METHODS = (Naive, QR, CQR, ICQR)
+CALIBRATED = (Naive, CQR, ICQR)
+RNG = np.random.default_rng(0)
+X = pd.DataFrame({"a": RNG.uniform(size=60), "b": RNG.uniform(size=60), "c": RNG.choice(["x", "y"], size=60)})
+Y = RNG.normal(size=60) + 3 * X["a"].to_numpy()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Starting threads takes longer than fitting a few rows."""
+    with threadpool_limits(limits=1):
+        yield
+
+
+class Recorder(RegressorMixin, BaseEstimator):
+    """A model that counts its fits, of the mean and of quantiles: all predictions are `scale` times a level."""
+
+    fits = 0
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+
+    def fit(self, X: Any, y: Any) -> Self:
+        Recorder.fits += 1
+        self.fitted_ = True
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.zeros(len(X))
+
+    def predict_quantiles(self, X: Any, levels: Any) -> Any:
+        return np.tile(self.scale * np.asarray(levels), (len(X), 1))
+
+
+def quick() -> HistGradientBoostingRegressor:
+    return HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2)
+
+
+@cache
+def fitted(method: Any) -> Any:
+    """Give the method fitted on the rows above; tests must not change it."""
+    return method(quick(), coverage=0.8, random_state=0).fit(X, Y)
+
+
+def refused(method: Any, X: Any, y: Any, message: str, kind: Any = ValueError, **parameters: Any) -> None:
+    """Check that `fit` raises, and that no model was fitted before."""
+    model = method(**{"estimator": Recorder(), "coverage": 0.8, **parameters})
+    before = Recorder.fits
+    with pytest.raises(kind, match=message):
+        model.fit(X, y)
+    assert Recorder.fits == before
+
+
+def gives_intervals(model: Any, X: Any, y: Any) -> np.ndarray:
+    intervals = model.fit(X, y).predict_interval(X)
+    assert intervals.shape == (len(X), 2)
+    assert np.isfinite(intervals).all()
+    assert (intervals[:, 0] <= intervals[:, 1]).all()
+    return np.asarray(intervals)
+
+
+# -- Parameters ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("coverage", "message"),
+    [
+        (90, r"coverage must be strictly between 0 and 1, got 90; did you mean 0\.9\?"),
+        (0, "coverage must be strictly between 0 and 1, got 0; for nine times out of ten pass 0.9"),
+        (1, "coverage must be strictly between 0 and 1, got 1"),
+        (-0.1, "coverage must be strictly between 0 and 1, got -0.1"),
+        (np.nan, "coverage must be strictly between 0 and 1, got nan"),
+        ("0.9", r"coverage must be a number strictly between 0 and 1, got '0\.9' \(str\)"),
+        (None, r"coverage must be a number strictly between 0 and 1, got None"),
+        ([0.8, 0.9], "coverage must be a number strictly between 0 and 1, got"),
+    ],
+)
+def test_a_coverage_that_is_none_is_refused(method: Any, coverage: Any, message: str) -> None:
+    refused(method, X, Y, message, coverage=coverage)
+
+
+@pytest.mark.parametrize("coverage", [90, "0.9", [0.5, 90], []], ids=str)
+def test_a_coverage_that_is_none_is_refused_when_predicting(coverage: Any) -> None:
+    with pytest.raises(ValueError, match="coverage must be"):
+        CQR(Recorder(), 0.8).fit(X, Y).predict_interval(X, coverage=coverage)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"conformity": "cqr_r"}, "conformity must be one of 'cqr', 'cqr-r', 'cqr-m', got 'cqr_r'"),
+        ({"symmetric": "no"}, "symmetric must be one of True, False, got 'no'"),
+        ({"side": "left"}, "side must be one of 'both', 'lower', 'upper', got 'left'"),
+        ({"small_groups": None}, "small_groups must be one of 'pooled', 'infinite', 'error', got None"),
+        ({"side": "lower", "symmetric": False}, "symmetric=False needs two bounds, but side='lower' has one; use"),
+        ({"y_min": 2, "y_max": 1}, "y_min and y_max must be numbers or None, y_min the smaller, got y_min=2 and"),
+        ({"y_min": "0"}, "y_min and y_max must be numbers or None, .* got y_min='0'"),
+        ({"y_min": np.nan}, "y_min and y_max must be numbers or None, .* got y_min=nan"),
+        ({"y_max": 1.0}, "y must lie between y_min=-inf and y_max=1; row .* is"),
+        ({"calibration_size": 1.5}, r"calibration_size must be a share .* got 1\.5"),
+        ({"calibration_size": 60}, "calibration_size=60 of n_samples=60 rows must leave"),
+        ({"random_state": "seed"}, "'seed' cannot be used to seed"),
+        ({"partition": "auto"}, r"partition must be KMeansPartition\(\), GroupPartition.* got 'auto'"),
+        ({"partition": KMeansPartition}, "partition must be .* got <class"),
+        ({"partition": KMeansPartition(choose="best")}, "choose must be one of .* got 'best'"),
+        ({"partition": KMeansPartition(data="all")}, r"partition\.data must be 'train' or 'calibration', got 'all'"),
+        ({"partition": GroupPartition("d")}, "there is no column 'd'; columns are"),
+        ({"importance": "permutation"}, r"importance must be PermutationImportance\(\) or None, got 'permutation'"),
+        ({"importance": PermutationImportance}, "importance must be .* got <class"),
+        ({"importance": PermutationImportance(n_repeats=0)}, "n_repeats must be"),
+        ({"importance": PermutationImportance(data="test")}, r"importance\.data must be .* got 'test'"),
+    ],
+    ids=str,
+)
+def test_parameters_are_checked_before_any_work(parameters: dict[str, Any], message: str) -> None:
+    refused(ICQR, X, Y, message, **parameters)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (HistGradientBoostingRegressor, r"estimator must be an instance, got the class Hist.*; pass Hist.*\(\)"),
+        ("lightgbm", r"estimator must be a regressor, for example Hist.*\(\), got 'lightgbm'"),
+    ],
+)
+def test_an_estimator_is_an_instance_of_a_regressor(method: Any, estimator: Any, message: str) -> None:
+    refused(method, X, Y, message, estimator=estimator)
+
+
+@pytest.mark.parametrize("method", [QR, CQR, ICQR])
+def test_a_model_of_the_mean_is_refused_where_quantiles_are_needed(method: Any) -> None:
+    refused(method, X, Y, "Ridge can't predict quantiles. Models that can: .* use Naive", estimator=Ridge())
+
+
+def test_parameters_are_checked_before_a_new_calibration() -> None:
+    model = ICQR(Recorder(), 0.8, partition=GroupPartition("c")).fit(X, Y)
+    with pytest.raises(ValueError, match="small_groups must be one of"):
+        model.set_params(small_groups="merge").calibrate(X, Y)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("ask", ["predict", "predict_interval", "explain", "group_shift", "certificate"])
+def test_asking_before_fit_says_so(method: Any, ask: str) -> None:
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        getattr(method(), ask)(*([] if ask == "certificate" else [X]))
+    assert not hasattr(method(), "groups_")
+
+
+# -- Tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("table", "message", "kind"),
+    [
+        (X[:0], r"Found array with 0 sample\(s\)", ValueError),
+        (np.empty((0, 2)), r"Found array with 0 sample\(s\)", ValueError),
+        (X[[]], r"0 feature\(s\)", ValueError),
+        (X["a"].to_numpy(), "Expected 2D array, got 1D array", ValueError),
+        (np.zeros((60, 2, 2)), "dim 3", ValueError),
+        (sparse.csr_array(np.ones((60, 2))), "[Ss]parse", TypeError),
+        (pd.concat([X, X], axis=1), "Column names must be unique; these appear more than once: a, b, c", ValueError),
+        (X.assign(a=[np.inf, *X["a"][1:]]), "Column 'a' is infinite in row 0", ValueError),
+        (X[["a"]].to_numpy() + np.inf, "infinity", ValueError),
+        (X.assign(c=pd.date_range("2024", periods=60)), "Column 'c' holds dates", ValueError),
+        (X.assign(c=[{}] * 60), "Column 'c'.* must be a string or a number, got dict", TypeError),
+    ],
+    ids=["no rows", "no rows", "no columns", "1-D", "3-D", "sparse", "twice", "infinite", "inf", "dates", "dicts"],
+)
+def test_tables_that_cannot_be_used_are_refused(method: Any, table: Any, message: str, kind: Any) -> None:
+    # With a model that takes tables as they come (a pipeline, say) dates are its own business.
+    with pytest.raises(kind, match=message):
+        method(quick(), coverage=0.8).fit(table, Y[: len(table)])
+
+
+@pytest.mark.parametrize("column", ["a", "b"])
+def test_a_bad_value_names_its_row_wherever_the_split_puts_it(column: str) -> None:
+    for row in (0, 20, 41, 59):
+        table = X.assign(**{column: np.where(np.arange(60) == row, np.inf, X[column])})
+        with pytest.raises(ValueError, match=f"Column '{column}' is infinite in row {row}"):
+            CQR(quick(), coverage=0.8).fit(table, Y)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        (X[["b", "a", "c"]], "must be in the same order as they were in fit"),
+        (X[["a", "b"]], r"(?s)seen at fit time, yet now missing:\n- c"),
+        (X.rename(columns={"a": "A"}), r"(?s)unseen at fit time:\n- A"),
+        (X.to_numpy()[:, :2], "X has 2 features, but .* is expecting 3"),
+        (X.assign(a="text"), "Column 'a' held numbers in training and now holds something else"),
+    ],
+    ids=["reordered", "missing", "renamed", "fewer", "text"],
+)
+# An array has no names: scikit-learn warns before it counts.
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+def test_other_columns_are_refused_when_predicting(method: Any, new: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fitted(method).predict_interval(new)
+
+
+def test_numbered_columns_in_another_order_are_refused() -> None:
+    numbered = X[["a", "b"]].set_axis([0, 1], axis=1)
+    with pytest.raises(ValueError, match=r"the columns it had in fit, in the same order: \[0, 1\], got \[1, 0\]"):
+        CQR(quick(), coverage=0.8).fit(numbered, Y).predict_interval(numbered[[1, 0]])
+
+
+@pytest.mark.parametrize("method", CALIBRATED)
+def test_calibration_rows_are_checked_before_any_work(method: Any) -> None:
+    before = Recorder.fits
+    for calibration, message in (
+        ({"X_calibration": X}, "go together, got X_calibration alone"),
+        ({"y_calibration": Y}, "go together, got y_calibration alone"),
+        ({"X_calibration": X[["a", "b"]], "y_calibration": Y}, "yet now missing"),
+        ({"X_calibration": X, "y_calibration": Y[:-1]}, "got 60 and 59"),
+        ({"X_calibration": X[:3], "y_calibration": Y[:3]}, "needs at least 4 calibration rows .* n_samples=3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            method(Recorder(), 0.8).fit(X, Y, **calibration)
+    assert Recorder.fits == before
+
+
+def test_unusable_values_in_calibration_rows_are_seen_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HistGradientBoostingRegressor, "fit", lambda *args, **kwargs: pytest.fail("was fitted"))
+    with pytest.raises(ValueError, match="Column 'a' held numbers in training and now holds something else"):
+        ICQR(quick(), coverage=0.8).fit(X, Y, X_calibration=X.assign(a="text"), y_calibration=Y)
+
+
+# -- Targets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.where(np.arange(60) == 7, np.nan, Y), "y must be finite; 1 of 60 values .* the first in row 7"),
+        (np.where(np.arange(60) == 7, np.inf, Y), "y must be finite; 1 of 60 values .* the first in row 7"),
+        (Y[:-1], "X and y must have the same number of rows, got 60 and 59"),
+        (Y.astype(str), "y must hold numbers: row 0 is .* Convert it first, for example by pd.to_numeric"),
+        (None, "requires y to be passed"),
+        (np.column_stack([Y, Y]), "y should be a 1d array"),
+    ],
+    ids=["NaN", "infinite", "shorter", "text", "None", "two columns"],
+)
+def test_targets_that_cannot_be_used_are_refused(method: Any, y: Any, message: str) -> None:
+    refused(method, X, y, message)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_and_targets_belong_together_by_position_not_by_label(method: Any) -> None:
+    expected = fitted(method).predict_interval(X)
+    shuffled = pd.Series(Y, index=np.random.default_rng(1).permutation(60))
+    for y in (Y.tolist(), shuffled):
+        np.testing.assert_array_equal(gives_intervals(method(quick(), 0.8, random_state=0), X, y), expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+# y is constant, so no column matters and one group is right.
+@pytest.mark.filterwarnings("ignore:One group only:UserWarning")
+def test_a_constant_target_gives_intervals_of_no_width(method: Any) -> None:
+    intervals = gives_intervals(method(quick(), 0.8), X, np.full(60, 3.0))
+    np.testing.assert_allclose(intervals, 3.0)
+
+
+# -- Too few rows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", CALIBRATED)
+@pytest.mark.parametrize(
+    ("n", "parameters", "message"),
+    [
+        (1, {}, "n_samples=1 rows must leave at least one row to calibrate with and one to train on"),
+        (2, {}, "coverage=0.8 needs at least 4 calibration rows for a finite interval, got n_samples=1"),
+        (9, {}, "needs at least 4 calibration rows for a finite interval, got n_samples=3. Give more rows"),
+        (24, {"coverage": 0.9}, "needs at least 9 calibration rows for a finite interval, got n_samples=8"),
+        (60, {"coverage": 0.99}, "needs at least 99 calibration rows for a finite interval, got n_samples=20"),
+    ],
+)
+def test_too_few_rows_say_how_many_are_needed(method: Any, n: int, parameters: dict[str, Any], message: str) -> None:
+    refused(method, X[:n], Y[:n], message, **parameters)
+
+
+def test_one_offset_per_side_needs_more_rows() -> None:
+    refused(CQR, X[:24], Y[:24], "with one offset per side needs at least 9 .* n_samples=8", symmetric=False)
+    CQR(Recorder(), 0.8, symmetric=False).fit(X[:27], Y[:27])
+
+
+@pytest.mark.parametrize("method", CALIBRATED)
+def test_a_coverage_beyond_the_rows_is_refused_when_predicting(method: Any) -> None:
+    with pytest.raises(ValueError, match=r"coverage=0\.99 needs at least 99 calibration rows .* n_samples=20"):
+        fitted(method).predict_interval(X, coverage=0.99)
+
+
+def test_fresh_calibration_rows_must_be_enough() -> None:
+    with pytest.raises(ValueError, match=r"needs at least 4 calibration rows .* n_samples=3"):
+        CQR(Recorder(), 0.8).fit(X, Y).calibrate(X[:3], Y[:3])
+
+
+@pytest.mark.parametrize("method", METHODS)
+# One training row makes one group.
+@pytest.mark.filterwarnings("ignore:One group only:UserWarning")
+def test_two_rows_of_five_thousand_columns(method: Any) -> None:
+    wide = np.random.default_rng(0).normal(size=(2, 5000))
+    model = quick() if method is ICQR else Recorder()  # boosting bins 5,000 columns slowly: once is enough
+    gives_intervals(method(model, 0.5), wide, [0.0, 1.0])
+
+
+# -- Columns as people have them -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.ones(60),
+        np.full(60, np.nan),
+        np.where(np.arange(60) % 3 == 0, np.nan, 1.0),
+        np.arange(60),
+        np.arange(60) % 2 == 0,
+        pd.array([*range(59), None], dtype="Int64"),
+        pd.array([True, None] * 30, dtype="boolean"),
+        np.array(["x", None, 3] * 20, dtype=object),
+        pd.Categorical(["x", "y", None] * 20),
+        ["the same"] * 60,
+        [f"id {i}" for i in range(60)],
+    ],
+    ids=["constant", "NaN", "gaps", "int", "bool", "Int64", "boolean", "object", "category", "text", "ids"],
+)
+def test_columns_of_any_kind_are_taken(method: Any, column: Any) -> None:
+    gives_intervals(method(quick(), 0.8, random_state=0), X.assign(b=column), Y)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_new_category_is_a_missing_value(method: Any) -> None:
+    new, missing = (fitted(method).predict_interval(X.assign(c=value)) for value in ("z", None))
+    np.testing.assert_array_equal(new, missing)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_given_many_times_are_taken(method: Any) -> None:
+    gives_intervals(method(quick(), 0.8), pd.concat([X[:3]] * 20), np.tile(Y[:3], 20))
+
+
+def test_a_model_that_no_column_matters_to_gives_one_group_and_says_why() -> None:
+    # On BlogFeedback the median is 0 everywhere; here all quantiles are constant.
+    with pytest.warns(UserWarning, match="One group only, as in CQR: all importances are zero"):
+        model = ICQR(Recorder(), 0.8, random_state=0, partition=KMeansPartition()).fit(
+            X, Y, X_calibration=X, y_calibration=Y
+        )
+    assert len(model.groups_) == 1
+    alone = CQR(Recorder(), 0.8).fit(X, Y, X_calibration=X, y_calibration=Y)
+    np.testing.assert_array_equal(model.predict_interval(X), alone.predict_interval(X))
+
+
+def test_a_constant_median_alone_leaves_the_groups() -> None:
+    counts = np.where((X["a"] > 0.6) & (Y > 1), Y, 0.0)  # more than half are 0
+    model = ICQR(quick(), 0.8, random_state=0).fit(X, counts)
+    assert model.importances_["share"].sum() == pytest.approx(1)
+
+
+# -- Scales ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [QR, CQR, ICQR])
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-30, 1e30, 1e150, 1e300])
+def test_targets_of_any_scale_are_covered(method: Any, scale: float) -> None:
+    y = Y * scale
+    intervals = gives_intervals(method(quick(), 0.8, random_state=0), X, y)
+    covered = (intervals[:, 0] <= y) & (y <= intervals[:, 1])
+    assert 0.5 < covered.mean() < 1
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_a_regressor_that_cannot_hold_the_scale_says_so(scale: float) -> None:
+    refused(Naive, X, Y * scale, "The model's library .* works with absolute values from", estimator=quick())
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_columns_of_any_scale_are_taken(method: Any, scale: float) -> None:
+    gives_intervals(method(quick(), 0.8, random_state=0), X.assign(a=X["a"] * scale), Y)

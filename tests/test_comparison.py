@@ -1,0 +1,102 @@
+"""Methods side by side: paired differences and what they are worth."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import QuantileRegressor
+
+from icqr import CQR, QR
+from icqr.auditing.comparison import _judged, _paired, compare
+
+RNG = np.random.default_rng(0)
+X = pd.DataFrame({"a": RNG.random(800), "b": RNG.random(800)})
+Y = RNG.normal(size=800)
+WIDE, RIGHT = np.full((800, 2), [-3.0, 3.0]), np.full((800, 2), [-1.645, 1.645])
+
+
+def test_differences_are_paired() -> None:
+    found = compare({"right": RIGHT, "wide": WIDE}, X, Y, coverage=0.9, with_excess_risk=False)
+    rows = found.differences.set_index("measure")
+    assert found.reference == "right"
+    width = rows.loc["mean_width"]
+    assert width["difference"] == pytest.approx(2.71)
+    assert width["standard_error"] == pytest.approx(0, abs=1e-12)
+    inside = (np.abs(Y) <= 3).astype(float) - (np.abs(Y) <= 1.645)
+    coverage = rows.loc["coverage"]
+    assert coverage["difference"] == pytest.approx(inside.mean())
+    assert coverage["standard_error"] == pytest.approx(inside.std(ddof=1) / math.sqrt(800))
+    score = found.table["interval_score"]
+    assert rows.loc["interval_score", "difference"] == pytest.approx(score["wide"] - score["right"])
+    assert rows["verdict"].tolist() == ["more", "more", "more", "not known"]
+
+
+def test_no_difference_is_called_unclear() -> None:
+    found = compare({"one": RIGHT, "same": RIGHT}, X, Y, coverage=0.9)
+    assert set(found.differences["verdict"]) == {"no clear difference"}
+    noisy = RIGHT + RNG.normal(scale=0.01, size=(800, 2))
+    found = compare([RIGHT, noisy], X, Y, coverage=0.9)
+    assert list(found.audits) == ["method 1", "method 2"]
+    assert "not clearly different from that of method 1" in "\n".join(found.findings)
+
+
+def test_differences_are_wrong_no_more_often_than_stated() -> None:
+    wrong = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        one, two = rng.gamma(2, size=(2, 200, 4))  # the same law for both
+        found = _judged(pd.DataFrame([_paired(a, b) for a, b in zip(one.T, two.T, strict=True)]))
+        wrong += found["verdict"].isin(["less", "more"]).any()
+    assert wrong / 300 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
+
+
+def test_models_and_a_named_reference() -> None:
+    models = [kind(QuantileRegressor(alpha=0), random_state=0).fit(X[:400], Y[:400]) for kind in (QR, CQR, CQR)]
+    found = compare(models, X[400:], Y[400:], reference="CQR", with_excess_risk=False)
+    assert list(found.table.index) == ["QR", "CQR", "CQR (3)"]
+    assert found.differences["method"].unique().tolist() == ["QR", "CQR (3)"]
+    assert found.findings[0].startswith("QR: Over all 400 rows")
+
+
+def test_infinite_bounds_have_no_difference() -> None:
+    infinite = WIDE.copy()
+    infinite[0] = [-np.inf, np.inf]
+    found = compare({"wide": WIDE, "infinite": infinite}, X, Y, coverage=0.9)
+    width = found.differences.set_index("measure").loc["mean_width"]
+    assert math.isnan(width["difference"])
+    assert width["verdict"] == "not known"
+    assert json.loads(found.to_json())["methods"][1]["mean_width"] == "Infinity"
+    found.to_markdown()
+
+
+def test_what_it_gives() -> None:
+    found = compare({"<b>right</b>": RIGHT, "wide": WIDE}, X, Y, coverage=0.9)
+    read = json.loads(found.to_json())
+    assert [row["method"] for row in read["methods"]] == ["<b>right</b>", "wide"]
+    assert set(read["audits"]) == {"<b>right</b>", "wide"}
+    assert len(found.to_frame()) == 2
+    assert "<b>" not in found._repr_html_()
+    assert "<b>" not in found.to_markdown()
+    assert "wide: interval score" in str(found)
+
+
+def test_one_method_alone() -> None:
+    found = compare([RIGHT], X, Y, coverage=0.9, with_excess_risk=False)
+    assert found.differences.empty
+    found.to_markdown()
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match="reference must be one of right, got 'left'"):
+        compare({"right": RIGHT}, X, Y, coverage=0.9, reference="left")
+    with pytest.raises(TypeError, match="methods must be a dict or a list"):
+        compare(RIGHT, X, Y, coverage=0.9)
+    with pytest.raises(ValueError, match="at least one"):
+        compare([], X, Y, coverage=0.9)
+    models = [CQR(QuantileRegressor(alpha=0), coverage=c).fit(X, Y) for c in (0.8, 0.9)]
+    with pytest.raises(ValueError, match=r"methods must promise the same coverage, got CQR: 0\.8, CQR \(2\): 0\.9"):
+        compare(models, X, Y)

@@ -1,0 +1,141 @@
+"""What groups are in words: planted rules are found, and the fidelity is that of the rule as it is printed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from icqr.descriptions import describe_groups
+
+
+def holds(rule: str, X: pd.DataFrame) -> Any:
+    """Read a printed rule and tell for which rows it is true."""
+    inside = np.ones(len(X), dtype=bool)
+    for condition in [] if rule == "all rows" else rule.split(" and "):
+        between = re.fullmatch(r"(\S+) < (\S+) ≤ (\S+)", condition)
+        if between:
+            low, name, high = between.groups()
+            inside &= ((X[name] > float(low)) & (X[name] <= float(high))).to_numpy()
+            continue
+        name, sign, value = condition.split(" ")
+        test = {
+            "≤": lambda column, v: column <= float(v),
+            ">": lambda column, v: column > float(v),
+            "=": lambda column, v: column == v,
+            "≠": lambda column, v: column != v,
+        }[sign]
+        inside &= test(X[name], value).to_numpy()
+    return inside
+
+
+def fidelity(rule: str, X: pd.DataFrame, inside: Any) -> float:
+    said = holds(rule, X)
+    return float((said & inside).sum() / (said | inside).sum())
+
+
+def rows(n: int = 400, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "hour": rng.integers(0, 24, size=n),
+            "temp": rng.normal(15, 8, size=n),
+            "city": rng.choice(["Bern", "Genf", "Rom"], size=n),
+            "year": rng.integers(2011, 2013, size=n),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("inside", "rules"),
+    [
+        (lambda X: X["hour"] > 6, ["hour ≤ 6", "hour > 6"]),
+        (lambda X: X["hour"].between(7, 9), [None, "6 < hour ≤ 9"]),
+        (lambda X: X["year"] == 2012, ["year ≤ 2011", "year > 2011"]),
+        (lambda X: X["city"] == "Bern", ["city ≠ Bern", "city = Bern"]),
+        (lambda X: (X["city"] == "Rom") & (X["hour"] > 11), [None, "hour > 11 and city = Rom"]),
+    ],
+)
+def test_planted_rule_is_found(inside: Any, rules: list[str | None]) -> None:
+    X = rows()
+    described = describe_groups(X, inside(X).to_numpy().astype(int), 2)
+    for found, planted, fits in zip(described["rule"], rules, described["fidelity"], strict=True):
+        if planted is not None:
+            assert found == planted
+            assert fits == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fidelity_is_that_of_the_printed_rule(seed: int) -> None:
+    X = rows(seed=seed)
+    noise = np.random.default_rng(seed).normal(size=len(X))
+    labels = np.digitize(X["temp"] + X["hour"] + 3 * (X["city"] == "Bern") + 2 * noise, [15, 25, 35])
+    described = describe_groups(X, labels, 4)
+    assert described["fidelity"].between(0.2, 1).all()
+    for group, (rule, fits) in enumerate(zip(described["rule"], described["fidelity"], strict=True)):
+        assert fits == pytest.approx(fidelity(rule, X, labels == group))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-9, 1e5, 1e300])
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_scale_of_a_feature_does_not_matter(scale: float, shift: float) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": (rng.uniform(size=300) + shift) * scale})
+    labels = (X["a"] > (0.4 + shift) * scale).to_numpy().astype(int)
+    described = describe_groups(X, labels, 2)
+    assert described["fidelity"].tolist() == [1.0, 1.0]
+    for group, rule in enumerate(described["rule"]):
+        assert np.array_equal(holds(rule, X), labels == group)
+    assert described["features"].str.startswith(("a lower", "a higher")).all()
+
+
+def test_close_values_get_the_digits_they_need() -> None:
+    X = pd.DataFrame({"t": 1_600_000_000.5 + np.arange(20.0)})
+    described = describe_groups(X, (np.arange(20) >= 10).astype(int), 2)
+    assert described["rule"][0] == "t ≤ 1600000010"
+    assert np.array_equal(holds(described["rule"][0], X), np.arange(20) < 10)
+
+
+def test_features_that_differ_most_are_named_first() -> None:
+    X = pd.DataFrame({"a": [0.0, 1.0] * 50, "b": [1.0, 3.0, 1.0, 2.0] * 25, "c": 7.0, "d": ["x", "y"] * 50})
+    described = describe_groups(X, (X["a"] > 0).to_numpy().astype(int), 2)
+    assert described["features"][1] == "a higher (1; all: 0.5); d = x in 0% (all: 50%); d = y in 100% (all: 50%)"
+    assert "c" not in described["features"][1]
+
+
+def test_columns_of_weight_zero_are_not_used() -> None:
+    X = pd.DataFrame({"copy": np.arange(40.0), "real": np.arange(40.0)})
+    described = describe_groups(X, (X["real"] > 19).to_numpy().astype(int), 2, np.array([0.0, 1.0]))
+    assert described["rule"].tolist() == ["real ≤ 19", "real > 19"]
+    unweighted = describe_groups(X, (X["real"] > 19).to_numpy().astype(int), 2, np.zeros(2))
+    assert unweighted["fidelity"].tolist() == [1.0, 1.0]
+
+
+def test_arrays_missing_values_and_groups_without_rows() -> None:
+    X = np.column_stack([np.repeat([0.0, np.nan, 4.0, 5.0], 10), np.full(40, np.nan)])
+    described = describe_groups(X, np.repeat([0, 1, 1, 1], 10), 3)  # a missing value counts as the median, 4
+    assert described["rule"].tolist() == ["x0 ≤ 0", "x0 > 0", "no rows"]
+    assert described["fidelity"].tolist() == [1.0, 1.0, 0.0]
+    empty = describe_groups(np.full((4, 1), np.nan), np.array([0, 0, 0, 1]), 2)
+    assert empty["rule"].tolist() == ["all rows", "all rows"]
+    assert empty["fidelity"].tolist() == [0.75, 0.25]
+
+
+def test_one_group_is_all_rows() -> None:
+    assert describe_groups(rows(), np.zeros(400, dtype=int), 1)["rule"].tolist() == ["all rows"]
+
+
+def test_rows_of_no_known_group_belong_to_none() -> None:
+    X = pd.DataFrame({"a": np.repeat([0, 1, 2], 10)})
+    described = describe_groups(X, np.repeat([0, 1, -1], 10), 2)
+    assert described["rule"].tolist() == ["a ≤ 0", "0 < a ≤ 1"]
+
+
+def test_many_rows_and_many_categories() -> None:
+    n = 20_000
+    X = pd.DataFrame({"name": [f"n{j}" for j in range(n)], "a": np.arange(n)})
+    described = describe_groups(X, (X["a"] >= n // 2).to_numpy().astype(int), 2)
+    assert described["fidelity"].tolist() == [1.0, 1.0]

@@ -1,0 +1,54 @@
+"""scikit-learn's own checks of the estimator contract: all pass, none is expected to fail."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import QuantileRegressor, Ridge
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
+
+from icqr import CQR, ICQR, QR, Naive
+
+METHODS = (Naive, QR, CQR, ICQR)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Starting threads takes longer than fitting a few rows."""
+    with threadpool_limits(limits=1):
+        yield
+
+
+# At coverage 0.9 no finite interval exists for the checks' 10 to 20 rows.
+@parametrize_with_checks(
+    [method(HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2), coverage=0.5) for method in METHODS]
+)
+def test_the_contract_of_scikit_learn_is_kept(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tags_say_what_is_so(method: Any) -> None:
+    tags = get_tags(method())
+    assert tags.estimator_type == "regressor"
+    assert tags.regressor_tags.poor_score  # `score` is no R²
+    assert tags.input_tags.categorical
+    assert not tags.input_tags.sparse
+    assert tags.target_tags.required
+
+
+@pytest.mark.parametrize(
+    ("method", "estimator", "allowed"),
+    [
+        (Naive, HistGradientBoostingRegressor(), True),
+        (Naive, RandomForestRegressor(), True),
+        (Naive, Ridge(), False),
+        (ICQR, None, True),
+        (ICQR, QuantileRegressor(), False),
+    ],
+)
+def test_missing_values_are_allowed_where_the_model_takes_them(method: Any, estimator: Any, allowed: bool) -> None:
+    assert get_tags(method(estimator)).input_tags.allow_nan is allowed

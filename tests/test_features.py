@@ -1,0 +1,261 @@
+"""Features: every kind of column, in pandas, polars and arrays; training categories kept; one-hot for partitions."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+from icqr.features import MOST_ONE_HOT, Features, as_table
+
+
+def one(values, **options):
+    return pd.DataFrame({"z": pd.Series(values, **options)})
+
+
+def transformed(train, new):
+    return Features(train).transform(new)["z"]
+
+
+# -- as_table --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("X", [[[1, 2], [3, 4]], np.array([[1, 2], [3, 4]], dtype=np.int8), ((1, 2), (3, 4))])
+def test_numbers_become_a_float_array(X):
+    table = as_table(X)
+    assert table.dtype == np.float64
+    np.testing.assert_array_equal(table, [[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_missing_values_pass():
+    assert np.isnan(as_table([[1.0, np.nan], [None, 2.0]])).sum() == 2
+
+
+@pytest.mark.parametrize("dtype", [object, str])
+def test_arrays_of_text_become_a_frame(dtype):
+    table = as_table(np.array([["a", "1"], ["b", "2"]], dtype=dtype))
+    assert isinstance(table, pd.DataFrame)
+    assert Features(table).categorical == [0, 1]
+
+
+def test_object_arrays_have_a_kind_per_column():
+    table = as_table(np.array([["a", 1.5, True, None], ["b", None, False, None]], dtype=object))
+    assert Features(table).categorical == [0]
+    numbers = Features(table).transform(table)
+    np.testing.assert_array_equal(numbers[1], [1.5, np.nan])
+    np.testing.assert_array_equal(numbers[2], [1.0, 0.0])
+    np.testing.assert_array_equal(numbers[3], [0.0, 0.0])
+
+
+def test_polars_frames():
+    frame = pl.DataFrame(
+        {
+            "text": ["a", None, "b"],
+            "number": [1, None, 3],
+            "real": [1.5, float("nan"), None],
+            "flag": [True, False, None],
+        }
+    ).with_columns(
+        pl.col("text").cast(pl.Categorical).alias("category"), pl.col("text").cast(pl.Enum(["a", "b"])).alias("enum")
+    )
+    table = as_table(frame)
+    features = Features(table)
+    assert features.categorical == ["text", "category", "enum"]
+    rows = features.transform(table)
+    for name in features.categorical:
+        assert rows[name].cat.codes.tolist() == [0, -1, 1]
+    np.testing.assert_array_equal(rows["number"], [1.0, np.nan, 3.0])
+    np.testing.assert_array_equal(rows["real"], [1.5, np.nan, np.nan])
+    np.testing.assert_array_equal(rows["flag"], [1.0, 0.0, np.nan])
+
+
+@pytest.mark.parametrize("X", [pl.LazyFrame({"a": [1]}), pl.Series([1])])
+def test_other_polars_objects_are_refused(X):
+    with pytest.raises(TypeError, match=r"must be a polars DataFrame, got a polars .*collect"):
+        as_table(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (np.empty((0, 2)), ValueError, r"0 sample\(s\)"),
+        (np.empty((2, 0)), ValueError, r"0 feature\(s\)"),
+        (pd.DataFrame({"a": []}), ValueError, r"0 sample\(s\)"),
+        (pd.DataFrame(index=[1, 2]), ValueError, r"0 feature\(s\)"),
+        ([1.0, 2.0], ValueError, "Expected 2D array"),
+        (np.zeros((2, 2, 2)), ValueError, "dim 3"),
+        ([[1.0, np.inf]], ValueError, "infinity"),
+        (np.array([[1.0 + 2j, 0]]), ValueError, "Complex data not supported"),
+        (sparse.csr_array(np.eye(2)), TypeError, "dense data is required"),
+        (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), ValueError, "unique; these appear more than once: a"),
+    ],
+)
+def test_tables_that_are_refused(X, error, message):
+    with pytest.raises(error, match=message):
+        as_table(X)
+
+
+# -- Kinds of columns ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (one([1, 2, 3]), [1, 2, 3]),
+        (one([1, 2, 3], dtype="uint8"), [1, 2, 3]),
+        (one([1.5, np.nan, 2]), [1.5, np.nan, 2]),
+        (one([1.5, np.nan, 2], dtype="float32"), [1.5, np.nan, 2]),
+        (one([True, False, True]), [1, 0, 1]),
+        (one([1, None, 3], dtype="Int64"), [1, np.nan, 3]),
+        (one([1.5, None, 3], dtype="Float32"), [1.5, np.nan, 3]),
+        (one([True, None, False], dtype="boolean"), [1, np.nan, 0]),
+        (one([True, None, False], dtype=object), [1, np.nan, 0]),
+        (one([1, pd.NA, 2.5], dtype=object), [1, np.nan, 2.5]),
+        (one([0.0, 0.0, 1.0], dtype="Sparse[float]"), [0, 0, 1]),
+    ],
+)
+def test_numbers_of_any_dtype(column, expected):
+    features = Features(column)
+    assert features.categorical == []
+    np.testing.assert_array_equal(features.transform(column)["z"].to_numpy(dtype=float), expected)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        one(["b", None, "a"]),
+        one(["b", None, "a"], dtype=object),
+        one(["b", pd.NA, "a"], dtype="string"),
+        one(["b", None, "a"], dtype="category"),
+        one(pd.Categorical(["b", None, "a"], categories=["a", "unused", "b"], ordered=True)),
+    ],
+)
+def test_text_and_categories_mean_the_same(column):
+    features = Features(column)
+    assert list(features.categories["z"]) == ["a", "b"]
+    rows = features.transform(column)["z"]
+    assert rows.cat.codes.tolist() == [1, -1, 0]
+    assert not rows.cat.ordered
+
+
+@pytest.mark.parametrize("values", [[3, 1, 2], [2.5, 1.5, 0.5], [True, False, True], pd.cut(range(3), 3)])
+def test_categories_that_are_not_text(values):
+    column = one(pd.Categorical(values))
+    assert Features(column).categorical == ["z"]
+    assert transformed(column, column).tolist() == list(values)
+
+
+def test_a_column_of_text_and_numbers_is_categorical():
+    column = one(["a", 1, 2.5, None], dtype=object)
+    assert transformed(column, column).astype(object).tolist()[:3] == ["a", 1, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        (pd.to_datetime(["2020-01-01"]), ValueError, "holds dates or durations .*Turn it into numbers"),
+        (pd.to_timedelta([1], unit="D"), ValueError, "holds dates or durations"),
+        (pd.to_datetime(["2020-01-01"], utc=True), ValueError, "holds dates or durations"),
+        ([datetime.date(2020, 1, 1)], TypeError, "must be a string or a number, got date"),
+        ([{"a": 1}], TypeError, "must be a string or a number, got dict"),
+        ([b"a"], TypeError, "must be a string or a number, got bytes"),
+        ([1 + 2j], ValueError, "Complex data not supported: column 'z'"),
+        ([-np.inf], ValueError, "'z' is infinite in row 0"),
+    ],
+)
+def test_columns_that_are_refused(values, error, message):
+    with pytest.raises(error, match=message):
+        Features(one(values))
+
+
+# -- New rows --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["str", object, "category"])
+def test_unknown_categories_become_missing(dtype):
+    rows = transformed(one(["a", "b"]), one(["b", "c", None], dtype=dtype))
+    assert rows.cat.codes.tolist() == [1, -1, -1]
+
+
+@pytest.mark.parametrize("new", [one([None, None], dtype=object), one([np.nan, np.nan]), one([1.5, 2.5])])
+def test_a_text_column_may_come_without_any_known_text(new):
+    assert transformed(one(["a", "b"]), new).isna().all()
+
+
+def test_a_number_column_that_turns_to_text_is_refused():
+    with pytest.raises(ValueError, match="'z' held numbers in training and now holds something else"):
+        transformed(one([1, 2]), one(["1", "many"]))
+
+
+def test_integer_categories_may_come_back_as_floats():
+    rows = transformed(one(pd.Categorical([1, 2])), one(pd.Categorical([1.0, 2.0, np.nan])))
+    assert rows.cat.codes.tolist() == [0, 1, -1]
+    assert rows.cat.categories.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "empty", [one([None, None], dtype=object), one([np.nan, np.nan]), one([None] * 2, dtype="str")]
+)
+@pytest.mark.parametrize("new", [one([5.0, None]), one(["a", "b"])])
+def test_a_column_without_a_known_value_becomes_zeros(empty, new):
+    assert transformed(empty, new).tolist() == [0.0, 0.0]
+
+
+def test_an_array_column_without_a_known_value_becomes_zeros():
+    train = np.array([[1.0, np.nan], [2.0, np.nan]])
+    new = np.array([[3.0, 4.0]])
+    assert Features(train).transform(new).tolist() == [[3.0, 0.0]]
+    assert new.tolist() == [[3.0, 4.0]]
+
+
+def test_rows_take_the_form_of_the_training_rows():
+    frame = pd.DataFrame({"x": [1.0, 2.0], "city": ["Bern", "Genf"]})
+    rows = Features(frame).transform(as_table(np.array([[3.0, "Genf"]], dtype=object)))
+    assert rows["city"].tolist() == ["Genf"]
+    np.testing.assert_array_equal(Features(np.eye(2)).transform(pd.DataFrame({"a": [1], "b": [True]})), [[1.0, 1.0]])
+
+
+def test_transform_keeps_the_index_and_the_given_rows():
+    frame = pd.DataFrame({"x": [1.0, 2.0], "city": ["Bern", "Rom"]}, index=[7, 7])
+    before = frame.copy()
+    features = Features(frame.iloc[:1])
+    once = features.transform(frame)
+    pd.testing.assert_frame_equal(frame, before)
+    assert once.index.tolist() == [7, 7]
+    pd.testing.assert_frame_equal(features.transform(once), once)
+
+
+def test_only_the_most_frequent_categories_are_kept():
+    column = one(["rare", "b", "a", "a", "b", "b"])
+    features = Features(column, max_categories=2)
+    assert list(features.categories["z"]) == ["a", "b"]
+    assert features.transform(column)["z"].isna().tolist() == [True, False, False, False, False, False]
+
+
+# -- One-hot ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_hot():
+    frame = pd.DataFrame({"city": ["Bern", "Genf", None], "x": [1.0, None, 3.0]})
+    matrix, origin, labels = Features(frame).one_hot(frame)
+    np.testing.assert_array_equal(matrix, [[1, 0, 1], [0, 1, np.nan], [0, 0, 3]])
+    assert origin.tolist() == [0, 0, 1]
+    assert labels == [("city", "Bern"), ("city", "Genf"), ("x", None)]
+
+
+def test_one_hot_of_an_array_is_the_array():
+    X = np.array([[1.0, np.nan], [3.0, 4.0]])
+    matrix, origin, labels = Features(X).one_hot(X)
+    np.testing.assert_array_equal(matrix, X)
+    assert (origin.tolist(), labels) == ([0, 1], [("x0", None), ("x1", None)])
+
+
+def test_one_hot_stays_narrow():
+    names = [f"c{i:04}" for i in range(1000)]
+    frame = one([*names, *names[500 : 500 + MOST_ONE_HOT]])
+    matrix, _, labels = Features(frame).one_hot(frame)
+    assert matrix.shape == (len(frame), MOST_ONE_HOT)
+    assert [category for _, category in labels] == names[500 : 500 + MOST_ONE_HOT]
+    assert matrix.sum() == 2 * MOST_ONE_HOT

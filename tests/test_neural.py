@@ -1,0 +1,531 @@
+"""The network: its loss and gradient, its training, its checkpoints, and its face as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("optax")
+
+from icqr import neural  # noqa: E402
+from icqr.neural import QuantileNetwork  # noqa: E402
+
+LEVELS = (0.05, 0.5, 0.95)
+
+
+def data(n=60, columns=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, columns))
+    return X, 3 * X[:, 0] + rng.normal(scale=0.2 + X[:, 1], size=n)
+
+
+def small(**parameters):
+    """Give a network that is quick to compile."""
+    return QuantileNetwork(**{"hidden": (4,), "epochs": 3, "random_state": 0, "n_jobs": 1} | parameters)
+
+
+def same(a, b):
+    """Tell whether two fitted networks have the same weights, to the bit."""
+    return all(np.array_equal(x, y) for x, y in zip(a.weights_ + a.biases_, b.weights_ + b.biases_, strict=True))
+
+
+def farthest(a, b):
+    pairs = zip(a.weights_ + a.biases_, b.weights_ + b.biases_, strict=True)
+    return max(float(np.abs(x - y).max()) for x, y in pairs)
+
+
+# Loss and gradient against a hand computation
+
+
+def loss_by_hand(layers, X, y):
+    """One network's loss in plain numpy, row by row and level by level."""
+    total = 0.0
+    for row, target in zip(X, y, strict=True):
+        values = np.asarray(row, dtype=float)
+        for depth, (weights, bias) in enumerate(layers):
+            values = weights @ (np.maximum(values, 0) if depth else values) + bias
+        for level, quantile in zip(LEVELS, values, strict=True):
+            error = target - quantile
+            total += level * error if error >= 0 else (level - 1) * error
+    return total / len(y)
+
+
+def gradient_by_hand(layers, X, y, step=1e-6):
+    """Central differences: exact for a piecewise linear function, away from its kinks."""
+    arrays = [np.array(array, dtype=float) for layer in layers for array in layer]
+    slopes = [np.zeros_like(array) for array in arrays]
+    for array, slope in zip(arrays, slopes, strict=True):
+        for place in np.ndindex(*array.shape):
+            values = []
+            for sign in (1, -1):
+                array[place] += sign * step
+                values.append(loss_by_hand(list(zip(arrays[::2], arrays[1::2], strict=True)), X, y))
+                array[place] -= sign * step
+            slope[place] = (values[0] - values[1]) / (2 * step)
+    return slopes
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """Two networks 3-4-2-3 with biases that are not zero, and their gradients by hand."""
+    rng = np.random.default_rng(3)
+    shapes = [(4, 3), (2, 4), (3, 2)]
+    layers = [(rng.normal(size=(2, *s)).astype("f"), rng.normal(size=(2, s[0])).astype("f")) for s in shapes]
+    X, y = data(8)
+    X, y = X.astype("f"), y.astype("f")
+    index = np.stack([rng.permutation(8)[:5], rng.permutation(8)[:5]])
+    return layers, X, y, index
+
+
+def one_of(layers, t):
+    return [(weights[t], bias[t]) for weights, bias in layers]
+
+
+def test_loss_by_hand(tiny):
+    layers, X, y, _ = tiny
+    expected = [loss_by_hand(one_of(layers, t), X, y) for t in range(2)]
+    np.testing.assert_allclose(neural._losses(layers, X, y, LEVELS), expected, rtol=1e-5)
+
+
+def test_gradient_by_hand_on_shared_rows(tiny):
+    layers, X, y, _ = tiny
+    found = jax.tree.leaves(neural._shared_gradients(layers, X, y, LEVELS))
+    for t in range(2):
+        for slope, expected in zip(found, gradient_by_hand(one_of(layers, t), X, y), strict=True):
+            np.testing.assert_allclose(slope[t], expected, atol=1e-5)
+
+
+def test_gradient_by_hand_on_own_rows(tiny):
+    layers, X, y, index = tiny
+    found = jax.tree.leaves(neural._own_gradients(layers, jax.numpy.asarray(X), jax.numpy.asarray(y), index, LEVELS))
+    for t in range(2):
+        for slope, expected in zip(found, gradient_by_hand(one_of(layers, t), X[index[t]], y[index[t]]), strict=True):
+            np.testing.assert_allclose(slope[t], expected, atol=1e-5)
+
+
+def start_of(settings, seed, count):
+    return jax.tree.map(np.asarray, neural._programs(settings)[0](seed, np.arange(count)).layers)
+
+
+def settings_of(columns, **parameters):
+    model = small(**parameters)
+    model.n_features_in_ = columns
+    return model._settings()
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_one_adam_step_by_hand(weight_decay):
+    """Adam's first step is the learning rate times g / (|g| + eps), g with the penalty's 2 λ w for weights."""
+    X, y = data(20)
+    model = small(epochs=1, learning_rate=0.01, weight_decay=weight_decay).fit(X, y)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    before = one_of(start_of(model._settings(), seed, 1), 0)
+    slopes = gradient_by_hand(before, model._scaled(X), y)
+    after = [array[0] for pair in zip(model.weights_, model.biases_, strict=True) for array in pair]
+    for place, (array, slope) in enumerate(zip([a for layer in before for a in layer], slopes, strict=True)):
+        if place % 2 == 0:
+            slope = slope + 2 * weight_decay * array
+        sure = (np.abs(slope) > 1e-3) | (slope == 0)  # of a smaller one single precision has not the digits
+        step = 0.01 * slope / (np.abs(slope) + 1e-7)
+        np.testing.assert_allclose(after[place][sure], (array - step)[sure], atol=1e-5)
+
+
+def test_start_is_glorot_uniform_with_zero_biases():
+    layers = start_of(settings_of(20, hidden=(100, 50)), 0, 3)
+    for (weights, bias), (n_in, n_out) in zip(layers, [(20, 100), (100, 50), (50, 3)], strict=True):
+        limit = np.sqrt(6 / (n_in + n_out))
+        assert weights.shape == (3, n_out, n_in)
+        assert 0.95 * limit < np.abs(weights).max() <= limit
+        assert np.var(weights) == pytest.approx(limit**2 / 3, rel=0.2)
+        assert not np.any(bias)
+
+
+def test_every_batch_takes_a_step_and_each_row_is_seen_once():
+    """60 rows in batches of 25 are three steps an epoch, the last one with 10 rows."""
+    settings = settings_of(3, batch_size=25)
+    orders = neural._orders(settings, 0, range(2), 0, 60)
+    assert np.array_equal(np.sort(orders[0]), np.tile(np.arange(60), (2, 1)))
+    assert not np.array_equal(orders[0, 0], orders[0, 1])
+    assert not np.array_equal(orders[0], orders[1])
+    X, y = (jax.numpy.asarray(array, dtype="f") for array in data())
+    task = neural._Task(settings, neural._Rates(1e-3, 0.0), neural._Rows(X, y, X[:0], y[:0]), seed=0, epochs=2)
+    state = task.train(range(2), None, lambda done: None)
+    assert int(state.optimizer[1][0].count) == 2 * 3
+
+
+def test_learns_a_known_conditional_quantile():
+    """y = 2 x + (0.5 + x) N(0, 1): the quantile at level t is 2 x + (0.5 + x) z_t."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=6000)
+    y = 2 * x + (0.5 + x) * rng.normal(size=6000)
+    model = QuantileNetwork(hidden=(20,), epochs=1500, batch_size=6000, learning_rate=0.005, random_state=0)
+    grid = np.linspace(0.05, 0.95, 19)
+    found = model.fit(x[:, None], y).predict_quantiles(grid[:, None])
+    true = 2 * grid[:, None] + (0.5 + grid[:, None]) * norm.ppf(LEVELS)
+    assert np.abs(found - true).mean() < 0.1
+    # The share of 6000 rows below each quantile, within five standard deviations of a binomial share.
+    share = (y[:, None] <= model.predict_quantiles(x[:, None])).mean(axis=0)
+    assert (np.abs(share - LEVELS) < 5 * np.sqrt(np.multiply(LEVELS, np.subtract(1, LEVELS)) / 6000)).all()
+
+
+def test_weight_decay_shrinks_weights():
+    X, y = data()
+    free, bound = (small(epochs=100, learning_rate=0.01, weight_decay=decay).fit(X, y) for decay in (0.0, 1.0))
+    assert np.square(bound.weights_[0]).sum() < 0.5 * np.square(free.weights_[0]).sum()
+
+
+# Randomness, chunks and threads
+
+
+@pytest.mark.parametrize("share_batches", [False, True])
+def test_same_seed_same_weights(share_batches):
+    X, y = data()
+    model = small(batch_size=25, n_networks=4, chunk_size=2, share_batches=share_batches)
+    first = clone(model).fit(X, y)
+    assert same(first, clone(model).fit(X, y))
+    assert same(first, clone(model).set_params(n_jobs=2).fit(X, y))
+    assert not same(first, clone(model).set_params(random_state=1).fit(X, y))
+    assert not np.array_equal(first.weights_[0][0], first.weights_[0][1])
+
+
+@pytest.mark.parametrize("share_batches", [False, True])
+def test_chunks_change_only_rounding(share_batches):
+    """After one epoch; three networks in chunks of two pad the last chunk."""
+    X, y = data()
+    model = small(epochs=1, batch_size=25, n_networks=3, share_batches=share_batches)
+    whole, other = (clone(model).set_params(chunk_size=size).fit(X, y) for size in (3, 2))
+    assert len(other.weights_[0]) == 3
+    assert farthest(whole, other) < 1e-5
+
+
+def test_a_network_depends_on_its_index_not_on_their_number():
+    X, y = data()
+    model = small(epochs=1, batch_size=25, chunk_size=2)
+    many, few = (clone(model).set_params(n_networks=count).fit(X, y) for count in (3, 2))
+    assert np.array_equal(many.weights_[0][:2], few.weights_[0])
+
+
+def test_one_batch_gives_the_same_with_and_without_sharing():
+    """When a batch holds all rows their order can't matter, so Boston's networks are the same in both modes."""
+    X, y = data()
+    model = small(n_networks=2)
+    assert same(clone(model).fit(X, y), clone(model).set_params(share_batches=True).fit(X, y))
+
+
+# Early stopping and scaling
+
+
+def test_early_stopping_keeps_each_networks_best_epoch():
+    X, y = data(80)
+    model = small(epochs=400, learning_rate=0.05, validation_size=0.25, patience=10, n_networks=3)
+    stopped = clone(model).fit(X, y)
+    assert len(set(stopped.n_epochs_)) > 1
+    assert (stopped.n_epochs_ < 390).all()
+    for t, epochs in enumerate(stopped.n_epochs_):
+        alone = clone(model).set_params(epochs=int(epochs)).fit(X, y)
+        assert np.array_equal(alone.weights_[0][t], stopped.weights_[0][t])
+
+
+def test_scale_y_makes_units_irrelevant():
+    X, y = data()
+    model = small(epochs=50, learning_rate=0.01, scale_y=True)
+    metres = clone(model).fit(X, y).predict_quantiles(X)
+    far = clone(model).fit(X, 1e6 * y + 1e7).predict_quantiles(X)
+    np.testing.assert_allclose((far - 1e7) / 1e6, metres, atol=1e-3)
+
+
+def test_constant_columns_and_constant_y():
+    X, y = data()
+    X[:, 2] = 7.0
+    model = small(scale_y=True).fit(X, np.full(len(y), 5.0))
+    assert np.isfinite(model.predict_quantiles(X)).all()
+    assert model.x_range_[2] == 1.0
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize("early", [{}, {"validation_size": 0.2, "patience": 15, "learning_rate": 0.05}])
+def test_a_stopped_run_goes_on_to_the_bit(tmp_path, monkeypatch, early):
+    """Stopped after some writes, in the first chunk and in the second, then continued."""
+    X, y = data()
+    model = small(epochs=60, batch_size=25, n_networks=3, chunk_size=2, **early)
+    whole = clone(model).fit(X, y)
+    write = neural._write
+    for stop_after in (1, 4):
+        written = []
+
+        def interrupted(file, state, written=written, stop_after=stop_after):
+            write(file, state)
+            written.append(file)
+            if len(written) == stop_after:
+                raise KeyboardInterrupt
+
+        folder = tmp_path / str(stop_after)
+        monkeypatch.setattr(neural, "_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            clone(model).set_params(checkpoint=folder).fit(X, y)
+        monkeypatch.setattr(neural, "_write", write)
+        assert same(whole, clone(model).set_params(checkpoint=folder).fit(X, y))
+        assert not list(folder.glob("*.part"))
+
+
+CHILD = """
+import sys
+import numpy as np
+from icqr.neural import QuantileNetwork
+X, y = np.load(sys.argv[1]).values()
+QuantileNetwork(hidden=(4,), epochs=1000, batch_size=25, random_state=0, checkpoint=sys.argv[2]).fit(X, y)
+"""
+
+
+def test_a_killed_process_goes_on_to_the_bit(tmp_path):
+    X, y = data()
+    np.savez(tmp_path / "data.npz", X, y)
+    folder = tmp_path / "run"
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path / "data.npz"), str(folder)])
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    child.kill()
+    assert child.wait() == -signal.SIGKILL
+    with np.load(folder / "networks-00000.npz") as stored:
+        assert 0 < stored["arr_0"] < 1000
+    model = small(epochs=1000, batch_size=25)
+    assert same(clone(model).fit(X, y), clone(model).set_params(checkpoint=folder).fit(X, y))
+
+
+def test_a_finished_checkpoint_is_not_trained_again(tmp_path, monkeypatch):
+    X, y = data()
+    model = small(checkpoint=tmp_path)
+    first = clone(model).fit(X, y)
+    monkeypatch.setattr(neural, "_write", lambda *_: pytest.fail("trained again"))
+    assert same(first, clone(model).fit(X, y))
+
+
+def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path):
+    X, y = data()
+    model = small(checkpoint=tmp_path).fit(X, y)
+    with pytest.raises(ValueError, match=r"written with another y; give another folder"):
+        clone(model).fit(X, y + 1)
+    with pytest.raises(ValueError, match=r"another X; "):
+        clone(model).fit(X**2, y)
+    with pytest.raises(ValueError, match=r"another learning_rate, random_state; "):
+        clone(model).set_params(learning_rate=0.1, random_state=1).fit(X, y)
+    with pytest.raises(ValueError, match=r"another n_networks; "):
+        clone(model).set_params(n_networks=2).fit(X, y)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    X, y = data()
+    model = small(checkpoint=tmp_path).fit(X, y)
+    file = tmp_path / "networks-00000.npz"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"networks-00000.npz is damaged; delete this file"):
+        clone(model).fit(X, y)
+
+
+def test_a_checkpoint_needs_a_seed(tmp_path):
+    with pytest.raises(ValueError, match=r"random_state must be an integer when a checkpoint is kept, got None"):
+        small(checkpoint=tmp_path, random_state=None).fit(*data())
+
+
+# Prediction
+
+
+@pytest.fixture(scope="module")
+def three():
+    X, y = data(300, 4)
+    X[:, 2] = X[:, 2] > 0.9  # mostly equal values, as bags of words have
+    X[:, 3] = 1.0
+    model = small(hidden=(6, 5), epochs=30, learning_rate=0.05, n_networks=3, scale_y=True)
+    return model.fit(X, y), X, y
+
+
+@pytest.mark.parametrize("column", range(4))
+def test_replacer_equals_the_plain_way(three, column, monkeypatch):
+    model, X, _ = three
+    monkeypatch.setattr(neural, "_ROWS_PER_BLOCK", 64)
+    rng = np.random.default_rng(1)
+    values = np.stack([rng.permutation(X[:, column]), X[:, column], rng.normal(size=len(X))])
+    found = model.replacer(X).replace(column, values)
+    for repeat, quantiles in zip(values, found, strict=True):
+        plain = X.copy()
+        plain[:, column] = repeat
+        np.testing.assert_allclose(quantiles, model.predict_quantiles(plain), rtol=1e-12, atol=1e-12)
+
+
+def test_replacer_of_a_linear_network():
+    X, y = data()
+    model = small(hidden=()).fit(X, y)
+    plain = X.copy()
+    plain[:, 1] = X[::-1, 1]
+    found = model.replacer(X).replace(1, X[None, ::-1, 1])
+    np.testing.assert_allclose(found[0], model.predict_quantiles(plain), rtol=1e-12)
+
+
+def test_replacer_says_which_shape_it_wants(three):
+    model, X, _ = three
+    with pytest.raises(ValueError, match=r"values must have the shape \(R, 300\), got \(300,\)"):
+        model.replacer(X).replace(0, X[:, 0])
+
+
+def test_quantiles_are_the_mean_over_networks(three):
+    model, X, _ = three
+    each = model.predict_networks(X)
+    assert each.shape == (3, 300, 3)
+    np.testing.assert_allclose(model.predict_quantiles(X), each.mean(axis=0))
+    np.testing.assert_allclose(model.predict(X), each.mean(axis=0)[:, 1])
+    np.testing.assert_array_equal(model.network(1).predict_quantiles(X), each[1])
+
+
+def test_prediction_by_hand(three):
+    model, X, _ = three
+    values = ((X[0] - model.x_min_) / model.x_range_).astype(float)
+    for depth, (weights, bias) in enumerate(zip(model.weights_, model.biases_, strict=True)):
+        values = weights[2] @ (np.maximum(values, 0) if depth else values) + bias[2]
+    np.testing.assert_allclose(model.predict_networks(X[:1])[2, 0], values * model.y_scale_ + model.y_mean_)
+
+
+def test_levels_must_be_fitted_ones(three):
+    model, X, _ = three
+    np.testing.assert_array_equal(
+        model.predict_quantiles(X, [0.95, (1 - 0.9) / 2]), model.predict_quantiles(X)[:, [2, 0]]
+    )
+    with pytest.raises(
+        ValueError, match=r"levels must be among the fitted ones, \(0.05, 0.5, 0.95\), got 0.1; fit with"
+    ):
+        model.predict_quantiles(X, [0.1])
+
+
+def test_two_heads_have_no_median():
+    X, y = data()
+    model = small(levels=(0.05, 0.95)).fit(X, y)
+    assert model.predict_quantiles(X).shape == (60, 2)
+    with pytest.raises(ValueError, match=r"got 0.5; fit with levels=\(0.05, 0.5, 0.95\)"):
+        model.predict(X)
+
+
+# Parameters, the extra and progress
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"levels": (0.5, 0.1)}, r"levels must be increasing numbers strictly between 0 and 1, got \(0.5, 0.1\)"),
+        ({"levels": (0.0, 0.5)}, "levels must be increasing"),
+        ({"levels": ()}, "levels must be increasing"),
+        ({"hidden": (8, 0)}, "hidden must be an integer of 1 or more, got 0"),
+        ({"epochs": 0}, "epochs must be an integer of 1 or more, got 0"),
+        ({"batch_size": 1.5}, "batch_size must be an integer of 1 or more, got 1.5"),
+        ({"learning_rate": 0}, "learning_rate must be positive"),
+        ({"weight_decay": -1}, "weight_decay 0 or more"),
+        ({"validation_size": 1}, "validation_size must be a share, 0 or more and below 1, got 1"),
+        ({"validation_size": 0.999}, "validation_size must leave rows to train on, got 0.999 of n_samples=60"),
+    ],
+)
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        small(**parameters).fit(*data())
+
+
+def test_y_beyond_single_precision():
+    X, y = data()
+    with pytest.raises(ValueError, match=r"y must lie within ±1e\+30.*scale_y=True"):
+        small().fit(X, y * 1e39)
+    assert np.isfinite(small(scale_y=True).fit(X, y * 1e39).predict(X)).all()
+
+
+def test_missing_values_are_refused():
+    X, y = data()
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        small().fit(X, y)
+
+
+def test_without_jax_the_error_says_what_to_install(monkeypatch):
+    """The module loads and a fit says what to do; a fitted network predicts without jax."""
+    X, y = data()
+    fitted = small().fit(X, y)
+    expected = fitted.predict(X)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    spec = importlib.util.spec_from_file_location("neural_without_jax", neural.__file__)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "neural_without_jax", module)
+    spec.loader.exec_module(module)
+    with pytest.raises(ImportError, match=r'pip install "icqr\[neural\]"'):
+        module.QuantileNetwork().fit(X, y)
+    other = module.QuantileNetwork()
+    other.__dict__.update(fitted.__dict__)
+    np.testing.assert_array_equal(other.predict(X), expected)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_only_on_a_terminal(monkeypatch, capsys):
+    X, y = data()
+    small().fit(X, y)
+    assert capsys.readouterr() == ("", "")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    small(verbose=False).fit(X, y)
+    assert terminal.getvalue() == ""
+    small().fit(X, y)
+    assert "Training networks" in terminal.getvalue()
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    small().fit(X, y)
+
+
+# A scikit-learn estimator
+
+
+def test_clone_pickle_pipeline_and_search():
+    X, y = data()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    search = GridSearchCV(make_pipeline(StandardScaler(), small()), {"quantilenetwork__epochs": [1, 3]}, cv=2)
+    search.fit(X, y)
+    fitted = small().fit(frame, y)
+    assert list(fitted.feature_names_in_) == ["a", "b", "c"]
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(frame), fitted.predict(frame))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame[["b", "a", "c"]])
+    assert all(type(array) is np.ndarray for array in fitted.weights_ + fitted.biases_)
+
+
+@parametrize_with_checks(
+    [
+        QuantileNetwork(
+            hidden=(8,), epochs=100, learning_rate=0.05, batch_size=10_000, scale_y=True, random_state=0, n_jobs=1
+        )
+    ]
+)
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_path_of_a_checkpoint_may_be_text(tmp_path):
+    X, y = data()
+    folder = Path(tmp_path) / "new" / "folder"
+    small(checkpoint=str(folder)).fit(X, y)
+    assert sorted(path.name for path in folder.iterdir()) == ["fingerprint.json", "networks-00000.npz"]
