@@ -33,7 +33,8 @@ def main() -> None:
     print("Easy rows have x1 < 0.2 (little noise), hard rows x1 > 0.8 (much noise).\n")
     print(pd.DataFrame(rows).round(3).to_string(index=False))
     print("\nThe groups that ICQR found:\n")
-    print(model.groups_[["group", "n", "offset_lower", "promised", "guarantee", "rule"]].round(3).to_string(index=False))
+    columns = ["group", "n", "offset_lower", "promised", "guarantee", "rule"]
+    print(model.groups_[columns].round(3).to_string(index=False))
 
 
 if __name__ == "__main__":

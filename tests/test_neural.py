@@ -26,6 +26,7 @@ pytest.importorskip("optax")
 
 from icqr import neural  # noqa: E402
 from icqr.neural import QuantileNetwork  # noqa: E402
+from icqr.quantiles import QuantileModel  # noqa: E402
 
 LEVELS = (0.05, 0.5, 0.95)
 
@@ -529,3 +530,14 @@ def test_path_of_a_checkpoint_may_be_text(tmp_path):
     folder = Path(tmp_path) / "new" / "folder"
     small(checkpoint=str(folder)).fit(X, y)
     assert sorted(path.name for path in folder.iterdir()) == ["fingerprint.json", "networks-00000.npz"]
+
+
+def test_importance_takes_the_networks_quick_way() -> None:
+    X, y = data(200)
+    model = QuantileModel(small(epochs=30)).fit(X, y, levels=LEVELS)
+    quick, plain = model.replacer(X), model.replacer(X)
+    assert quick.quick is not None
+    plain.quick = None
+    orders = np.stack([np.random.default_rng(seed).permutation(200) for seed in range(3)])
+    for column in range(X.shape[1]):
+        np.testing.assert_allclose(quick.replace(column, orders), plain.replace(column, orders), rtol=1e-12)

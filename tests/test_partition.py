@@ -565,3 +565,23 @@ def test_icqr_with_features_at_extreme_scales(scale: float) -> None:
     model = ICQR(bounds, partition=KMeansPartition(choose=3), random_state=0).fit(X * scale, y)
     assert len(model.groups_) == 3
     assert model.groups_["fidelity"].min() > 0.9
+
+
+class Awkward(Halves):
+    """A partition of the user's own whose names for other things are those of KMeansPartition's options."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def merge(self) -> None:
+        raise AssertionError("not ours to call")
+
+
+@pytest.mark.parametrize(
+    ("data", "guarantee"),
+    [("calibration", "approximate (groups learned from calibration rows)"), (pd.DataFrame({"a": [1]}), "group-wise")],
+)
+def test_partition_of_the_users_own_may_have_any_attributes(data: Any, guarantee: str) -> None:
+    X, y = rows_for_icqr()
+    model = ICQR(prefit_bounds(), partition=Awkward(data), random_state=0).fit(X, y)
+    assert set(model.explain(X)["guarantee"]) == {guarantee}

@@ -114,7 +114,7 @@ class PermutationImportance(BaseEstimator):
             of the partition; all zero when every I_j is), and `error_ratio` (permuted over base error; NaN where an
             error of the user's own is negative).
         """
-        self._check()
+        self.check_parameters()
         rng = np.random.default_rng(random_state)
         if self.max_rows is not None and self.max_rows < len(y):
             rows = np.sort(rng.choice(len(y), size=self.max_rows, replace=False))
@@ -132,7 +132,8 @@ class PermutationImportance(BaseEstimator):
         columns = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(changes)(j) for j in range(X.shape[1]))
         return _as_table(np.array(columns, dtype=np.float64), base, _names(X))
 
-    def _check(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise if a parameter is not allowed."""
         if self.n_repeats < 1:
             raise ValueError(f"n_repeats must be 1 or more, got {self.n_repeats}")
         if self.max_rows is not None and self.max_rows < 1:

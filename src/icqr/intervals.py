@@ -100,7 +100,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         self._check_parameters()
         self._forget()
-        # Predictions use what was fitted, whatever `set_params` does later.
+        # Bounds are those of the coverage and side that were fitted; `set_params(coverage=…)` later asks for another
+        # coverage of them, as `predict_interval(X, coverage=…)` does.
         self.coverage_ = self.coverage
         self.conformity_ = Conformity(self.conformity, self.symmetric, self.side, 1.0, *self._y_limits())
         self.n_crossed_: dict[str, int] = {}

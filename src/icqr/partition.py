@@ -212,7 +212,7 @@ class KMeansPartition(BaseEstimator):
         reference: Table | None = None,
     ) -> Self:
         """Cluster the rows. `reference` are the rows that set scaling, if not X itself."""
-        self._check()
+        self.check_parameters()
         self.space_ = WeightedSpace.of(X if reference is None else reference, weights)
         Z = self.space_.transform(X)
         if np.all(np.ptp(Z, axis=0) <= 1e-9 * np.abs(Z).max(initial=0)):  # equal, up to rounding
@@ -250,9 +250,9 @@ class KMeansPartition(BaseEstimator):
     def merge_small(self, n_calibration: int, needed: int) -> None:
         """Merge the smallest group into the nearest, while it would too probably get fewer than `needed` rows.
 
-        "Too probably": P(Binomial(n_calibration, the group's share) < needed) > 0.001.
+        "Too probably": P(Binomial(n_calibration, the group's share) < needed) > 0.001. With ``merge=False``, never.
         """
-        while self.n_groups_ > 1:
+        while self.merge and self.n_groups_ > 1:
             counts = np.bincount(self.group_of_, weights=self.counts_).astype(np.float64)
             smallest = int(counts.argmin())
             risk = stats.binom.cdf(needed - 1, n_calibration, counts[smallest] / counts.sum())
@@ -269,7 +269,8 @@ class KMeansPartition(BaseEstimator):
         self.group_of_[self.group_of_ == group] = distances.argmin()
         self.group_of_ = np.unique(self.group_of_, return_inverse=True)[1]
 
-    def _check(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise if a parameter is not allowed."""
         if self.choose not in CHOICES and not (isinstance(self.choose, int | np.integer) and self.choose >= 1):
             raise ValueError(f"choose must be one of {', '.join(CHOICES)}, or a number of groups, got {self.choose!r}")
         if not 0 < self.explained_variance < 1:

@@ -228,7 +228,11 @@ class QuantileModel(BaseEstimator):
         """Prepare predictions on these rows with the values of one column in another order."""
         X = as_table(X)
         # Encoded once: what becomes of a value depends on no other row.
-        return Replacer(_Encoded(self), self.encoder_.encode(X), lambda column: self.encoder_.positions(X, column))
+        rows = self.encoder_.encode(X)
+        model = self.models_[0]
+        knows_how = hasattr(model, "replacer") and tuple(model.levels_) == self.levels_
+        quick = model.replacer(rows) if knows_how else None
+        return Replacer(_Encoded(self), rows, lambda column: self.encoder_.positions(X, column), quick)
 
 
 def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, params: dict[str, Any]) -> Any:
@@ -262,16 +266,25 @@ class Replacer:
         The rows.
     positions : callable, optional
         Where in X a column's values are, if not at its own position: a category has several columns when one-hot.
+    quick : object with `replace`, optional
+        The model's own, quicker way to predict with a single column replaced, as QuantileNetwork has it:
+        ``replace(column, values)`` gives (R, n, levels) predictions, not sorted.
     """
 
-    def __init__(self, model: Any, X: Any, positions: Callable[[int], IntArray] | None = None) -> None:
+    def __init__(
+        self, model: Any, X: Any, positions: Callable[[int], IntArray] | None = None, quick: Any = None
+    ) -> None:
         self.model = model
         self.rows = X
         self.positions = positions or (lambda column: np.array([column]))
+        self.quick = quick
 
     def replace(self, column: int, orders: IntArray) -> FloatArray:
         """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
         positions = self.positions(column)
+        if self.quick is not None and len(positions) == 1:
+            values = np.asarray(self.rows, dtype=np.float64)[:, positions[0]]
+            return np.sort(self.quick.replace(int(positions[0]), values[orders]), axis=2)
         return np.stack([self.model.predict(self._replaced(positions, order)) for order in orders])
 
     def _replaced(self, positions: IntArray, order: IntArray) -> Any:

@@ -400,11 +400,11 @@ class ICQR(_QuantileRegressor):
         for name in ("importance", "partition"):
             # A class may say "all", as GroupPartition does for groups that are not learned; a user can't choose it.
             data = getattr(getattr(self, name), "__dict__", {}).get("data", "train")
-            if data not in ("train", "calibration"):
+            if isinstance(data, str) and data not in ("train", "calibration"):
                 raise ValueError(f"{name}.data must be 'train' or 'calibration', got {data!r}")
         for part in (self.importance, self.partition):
             if isinstance(part, PermutationImportance | KMeansPartition):
-                part._check()
+                part.check_parameters()
 
     def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
         super()._check_columns(rows, train, held_out)
@@ -418,13 +418,13 @@ class ICQR(_QuantileRegressor):
         weights = None
         if getattr(partition, "needs_weights", True):
             weights = self._weigh(train, held_out, seeds.importance)
-        data = getattr(partition, "data", "train")
+        data = _rows_learned_from(partition)
         rows = held_out if data == "calibration" else train.extended(held_out) if data == "all" else train
         # Scaling is always that of the training rows, whichever rows are clustered.
-        reference = {"reference": train.X} if data == "calibration" else {}
+        scaling = {"reference": train.X} if isinstance(partition, KMeansPartition) else {}
         quantiles = self.model_.predict(rows.X)
-        partition.fit(rows.X, rows.y, quantiles, weights=weights, random_state=seeds.partition, **reference)
-        if getattr(partition, "merge", False):
+        partition.fit(rows.X, rows.y, quantiles, weights=weights, random_state=seeds.partition, **scaling)
+        if hasattr(partition, "merge_small"):
             partition.merge_small(len(held_out), rows_needed(self.coverage, self.symmetric))
         self.partition_ = partition
         self.n_groups_ = _count_groups(partition, train, held_out)
@@ -443,7 +443,7 @@ class ICQR(_QuantileRegressor):
         return describe_groups(X, self._assign(X), self.n_groups_, weights)
 
     def _guarantee(self) -> str:
-        learned = [getattr(self.partition_, "data", "train")]
+        learned = [_rows_learned_from(self.partition_)]
         if hasattr(self, "importances_"):
             learned.append((self.importance or PermutationImportance()).data)
         return APPROXIMATE if "calibration" in learned else GROUPWISE
@@ -454,6 +454,11 @@ class ICQR(_QuantileRegressor):
 
 def _is_partition(given: Any) -> bool:
     return not isinstance(given, type) and hasattr(given, "fit") and hasattr(given, "assign")
+
+
+def _rows_learned_from(partition: Any) -> str:
+    data = getattr(partition, "data", None)
+    return data if isinstance(data, str) else "train"
 
 
 def _count_groups(partition: Any, *parts: Rows) -> int:
