@@ -1,5 +1,6 @@
 """Prediction intervals for tabular regression that hold where you look, not only on average."""
 
+from icqr.auditing import audit, compare, plan
 from icqr.importance import PermutationImportance
 from icqr.partition import GroupPartition, KMeansPartition, WholePartition
 from icqr.quantiles import QuantileModel, prefit
@@ -17,5 +18,8 @@ __all__ = [
     "PermutationImportance",
     "QuantileModel",
     "WholePartition",
+    "audit",
+    "compare",
+    "plan",
     "prefit",
 ]
