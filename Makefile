@@ -9,7 +9,7 @@ TESTS ?=
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
-	$(BIN)/python examples/quickstart.py
+	OMP_NUM_THREADS=1 $(BIN)/python examples/quickstart.py
 
 # Two processes of one thread each: model libraries with threads of their own only get in each other's way.
 test test-all: export OMP_NUM_THREADS = 1

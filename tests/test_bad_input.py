@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
-from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, Naive, PermutationImportance
+from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, Naive, PermutationImportance, prefit
 
 METHODS = (Naive, QR, CQR, ICQR)
 CALIBRATED = (Naive, CQR, ICQR)
@@ -400,3 +400,16 @@ def test_a_regressor_that_cannot_hold_the_scale_says_so(scale: float) -> None:
 @pytest.mark.parametrize("scale", [1e-300, 1e300])
 def test_columns_of_any_scale_are_taken(method: Any, scale: float) -> None:
     gives_intervals(method(quick(), 0.8, random_state=0), X.assign(a=X["a"] * scale), Y)
+
+
+@pytest.mark.parametrize("method", [Naive, QR, CQR, ICQR])
+def test_a_weight_too_few_is_named_before_the_split(method: Any) -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"one weight for each of the 100 rows of X, got shape \(99,\)"):
+        method().fit(rng.uniform(size=(100, 2)), rng.uniform(size=100), sample_weight=np.ones(99))
+
+
+def test_naive_needs_a_regressor() -> None:
+    bounds = prefit(lower=np.ravel, median=np.ravel, upper=np.ravel, levels=(0.05, 0.5, 0.95))
+    with pytest.raises(ValueError, match="estimator must be a regressor"):
+        Naive(bounds).fit(np.arange(100.0)[:, None], np.arange(100.0))

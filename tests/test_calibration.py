@@ -516,7 +516,17 @@ def test_the_certificate_promises_rank_over_n_plus_one_with_the_beta_band():
     assert first["band_lower"] == pytest.approx(0.05 ** (1 / 9))
     assert first["band_upper"] == pytest.approx(0.95 ** (1 / 9))
     assert (certificate.unpromised, certificate.marginal) == (0.0, 0.9)
-    assert str(certificate) == "Coverage 0.9, group-wise."
+    assert str(certificate) == ("Coverage 0.9, group-wise, if new rows come from where the calibration rows came from.")
+
+
+def test_the_certificate_names_groups_without_calibration_rows():
+    certificate = calibrated([90, 0], "pooled").certificate(0.9)
+    assert "1 of 2 groups, with 0.0% of the calibration rows, are too small for a promise" in str(certificate)
+
+
+def test_where_one_row_is_enough_single_rows_show_how_often_a_group_is_new():
+    certificate = calibrated([6, 1, 1], "pooled").certificate(0.5)
+    assert certificate.unpromised == 2 / 8
 
 
 def test_one_offset_per_side_promises_twice_the_rank_and_no_band():

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from icqr.features import MOST_ONE_HOT, Features, as_table
+from icqr.features import MOST_ONE_HOT, Features, as_table, warn_about_text
 
 
 def one(values, **options):
@@ -259,3 +259,20 @@ def test_one_hot_stays_narrow():
     assert matrix.shape == (len(frame), MOST_ONE_HOT)
     assert [category for _, category in labels] == names[500 : 500 + MOST_ONE_HOT]
     assert matrix.sum() == 2 * MOST_ONE_HOT
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([f"{n / 7:.4f}" for n in range(199)] + ["n/a"], "100% of its values read as numbers: pd.to_numeric"),
+        ([f"customer {n}" for n in range(200)], "Drop it, or turn it into numbers or fewer categories"),
+    ],
+)
+def test_text_that_says_little_is_warned_about(values, message):
+    with pytest.warns(UserWarning, match=message):
+        warn_about_text(pd.DataFrame({"a": values}))
+
+
+@pytest.mark.parametrize("values", [range(200), ["Bern", "Genf"] * 100, np.arange(200).astype(object)])
+def test_numbers_and_categories_are_not_warned_about(values):
+    warn_about_text(pd.DataFrame({"a": values}))

@@ -16,7 +16,7 @@ def test_p_values_by_hand() -> None:
     novelty = Novelty.of(np.array([3.0, 1.0, 2.0, 8.0]), np.array([0, 0, 0, 1]), 3)
     distances = np.array([0.0, 1.0, 2.5, 3.0, 9.0, 8.0, 9.0, 1.0, 1.0])
     labels = np.array([0, 0, 0, 0, 0, 1, 1, 2, -1])
-    expected = [1.0, 1.0, 0.5, 0.5, 0.25, 1.0, 0.5, 1.0, np.nan]
+    expected = [1.0, 1.0, 0.5, 0.5, 0.25, 1.0, 0.5, np.nan, np.nan]
     assert novelty.p_values(distances, labels) == pytest.approx(expected, nan_ok=True)
 
 

@@ -429,7 +429,9 @@ def test_clone_and_pickle(partition: Any) -> None:
         ({"choose": "gap"}, "choose must be one of .* or a number of groups, got 'gap'"),
         ({"choose": 0}, "choose must be one of"),
         ({"explained_variance": 90}, "explained_variance must be strictly between 0 and 1, got 90"),
-        ({"max_groups": 0}, "max_groups must be 1 or more, got 0"),
+        ({"max_groups": 0}, "max_groups must be a whole number, 1 or more, got 0"),
+        ({"max_groups": 2.5}, r"max_groups must be a whole number, 1 or more, got 2\.5"),
+        ({"merge": "no"}, "merge must be True or False, got 'no'"),
         ({"clusterer": AgglomerativeClustering()}, "clusterer must have a parameter n_clusters and predict"),
     ],
 )
@@ -462,7 +464,7 @@ FRAME = pd.DataFrame(
             ["city = Bern and size = 10", "city = Genf and size = 9", "city = nan and size = 10"],
         ),
         (lambda X: X["size"] > 9, [1, 0, 1, 1], ["group = False", "group = True"]),
-        (lambda X: [1, "a", None, 1], [0, 1, 2, 0], ["group = 1", "group = a", "group = nan"]),
+        (lambda X: [[1, "a", None, 1][i] for i in X.index], [0, 1, 2, 0], ["group = 1", "group = a", "group = nan"]),
     ],
 )
 def test_groups_are_the_values_in_order(by: Any, expected: list[int], rules: list[str]) -> None:
@@ -481,7 +483,8 @@ def test_unknown_values_are_no_group() -> None:
 
 
 def test_text_is_not_a_number() -> None:
-    partition = fit(GroupPartition(lambda X: [1, "1", 1, "b"]), FRAME)
+    labels = dict(zip(FRAME.index, [1, "1", 1, "b"], strict=True))
+    partition = fit(GroupPartition(lambda X: np.array([labels[i] for i in X.index], dtype=object)), FRAME)
     assert partition.assign(FRAME).tolist() == [0, 1, 0, 2]
 
 
@@ -585,3 +588,10 @@ def test_partition_of_the_users_own_may_have_any_attributes(data: Any, guarantee
     X, y = rows_for_icqr()
     model = ICQR(prefit_bounds(), partition=Awkward(data), random_state=0).fit(X, y)
     assert set(model.explain(X)["guarantee"]) == {guarantee}
+
+
+def test_a_function_of_the_whole_batch_is_refused() -> None:
+    X = pd.DataFrame({"a": np.random.default_rng(0).exponential(size=101)})
+    with pytest.raises(ValueError, match="the same label whatever rows it comes with"):
+        fit(GroupPartition(lambda X: pd.qcut(X["a"], 4, labels=False)), X)
+    assert fit(GroupPartition(lambda X: pd.cut(X["a"], [-1, 1, 99], labels=False)), X).n_groups_ == 2

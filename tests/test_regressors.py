@@ -37,8 +37,8 @@ from icqr.metrics import coverage_score, interval_score, pinball_loss
 METHODS = (Naive, QR, CQR, ICQR)
 CALIBRATED = (Naive, CQR, ICQR)
 COLUMNS = [
-    *("group", "n", "rank", "offset_lower", "offset_upper", "promised", "guarantee", "band_lower", "band_upper"),
-    *("novelty", "lower", "median", "upper", "crossed", "collapsed"),
+    *("group", "n", "rank", "offset_lower", "offset_upper", "promised", "guarantee", "novelty"),
+    *("lower", "median", "upper", "crossed", "collapsed", "band_lower", "band_upper"),
 ]
 
 
@@ -682,3 +682,36 @@ def test_a_frame_after_an_array_is_taken_by_position_with_scikit_learns_warning(
     with pytest.warns(UserWarning, match="was fitted without feature names"):
         intervals = model.predict_interval(NUMBERS_NEW)
     np.testing.assert_array_equal(intervals, model.predict_interval(NUMBERS_NEW.to_numpy()))
+
+
+def test_quantiles_of_some_of_the_fitted_levels() -> None:
+    model = plain(CQR)
+    every = model.predict_quantiles(X_NEW)
+    np.testing.assert_array_equal(model.predict_quantiles(X_NEW, [0.9, 0.5]), every[:, [2, 1]])
+    with pytest.raises(ValueError, match=r"levels must be among the fitted ones, \(0\.1, 0\.5, 0\.9\), got 0\.2"):
+        model.predict_quantiles(X_NEW, [0.2])
+
+
+def test_a_warning_about_small_groups_points_to_the_users_line() -> None:
+    model = plain(ICQR)
+    for ask in (model.predict_interval, model.explain):
+        with pytest.warns(UserWarning, match="calibration rows in each group") as caught:
+            ask(X_NEW, coverage=0.99)
+        assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="calibration rows in each group") as caught:
+        ICQR(quick(), coverage=0.99, partition=GroupPartition("town"), random_state=0).fit(X, Y)
+    assert caught[0].filename == __file__
+
+
+def test_a_users_partition_that_sees_all_rows_has_no_exact_promise() -> None:
+    class Nosy:
+        data = "all"
+
+        def fit(self, X: Any, y: Any, bounds: Any, weights: Any = None, random_state: Any = None) -> Any:
+            return self
+
+        def assign(self, X: Any) -> Any:
+            return np.zeros(len(X), dtype=int)
+
+    model = ICQR(quick(), coverage=0.8, partition=Nosy(), random_state=0).fit(X, Y)
+    assert model.groups_["guarantee"].iloc[0].startswith("approximate")

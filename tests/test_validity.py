@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from icqr import CQR, ICQR, Naive
+from icqr import CQR, ICQR, Naive, prefit
 from icqr.partition import GroupPartition, KMeansPartition, WholePartition
 
 DRAWS = 2000
@@ -236,6 +236,21 @@ def test_the_marginal_promise_is_true_with_a_hard_group_that_is_too_small(rare, 
     assert np.nanmean([in_hard for _, in_hard, _ in results], where=small) < 0.88, "and then the offset falls short"
     above = np.array([held - certificate.marginal for held, _, certificate in results])
     assert above.mean() > -4 * above.std(ddof=1) / np.sqrt(DRAWS)
+
+
+def test_the_marginal_promise_is_true_where_hard_rows_are_always_of_a_new_group():
+    zero = dict.fromkeys(("lower", "median", "upper"), lambda X: 0 * X[:, 0])
+    bounds = prefit(**zero, levels=(0.25, 0.5, 0.75))
+    rng = np.random.default_rng(1)
+    above = []
+    for _ in range(400):
+        hard = rng.uniform(size=500) < 0.5
+        names, y = np.where(hard, rng.uniform(size=500), -1.0), rng.normal(scale=np.where(hard, 100, 1))
+        model = ICQR(bounds, coverage=0.5, partition=GroupPartition(0), random_state=0)
+        with warnings.catch_warnings(action="ignore"):  # about groups without calibration rows, which is the point
+            lower, upper = model.fit(names[:300, None], y[:300]).predict_interval(names[300:, None]).T
+        above.append(np.mean((lower <= y[300:]) & (y[300:] <= upper)) - model.certificate().marginal)
+    assert np.mean(above) > -4 * np.std(above, ddof=1) / np.sqrt(len(above))
 
 
 def test_fresh_rows_make_the_algorithm_as_printed_exact():

@@ -40,7 +40,7 @@ def check_coverage(coverage: Any) -> Fraction:
     >>> check_coverage(0.9)
     Fraction(9, 10)
     """
-    if isinstance(coverage, bool) or not isinstance(coverage, int | float | Fraction | np.floating):
+    if isinstance(coverage, bool) or not isinstance(coverage, int | float | Fraction | np.floating | np.integer):
         raise ValueError(
             f"coverage must be a number strictly between 0 and 1, got {coverage!r} ({type(coverage).__name__}); "
             "for nine times out of ten pass 0.9"
@@ -381,7 +381,7 @@ class Calibration:
                 f"{what}. Their intervals use the pooled offset, which promises nothing for them; "
                 "small_groups='infinite' keeps the promise.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _name(self, small: NDBool, most: int = 5) -> str:
@@ -416,8 +416,16 @@ class Calibration:
                 "band_upper": np.where(symmetric & ~small, high, np.nan),
             }
         )
-        unpromised = 0.0 if kept else float(self.sizes[small].sum()) / max(int(self.sizes.sum()), 1)
-        return Certificate(float(coverage), self.guarantee, table, unpromised)
+        return Certificate(float(coverage), self.guarantee, table, 0.0 if kept else self._unpromised(coverage, small))
+
+    def _unpromised(self, coverage: float | Fraction, small: NDBool) -> float:
+        """Give the share of rows for which nothing is promised, as far as the calibration rows show it."""
+        lost = int(self.sizes[small].sum())
+        if rows_needed(coverage, self.conformity.symmetric) == 1:
+            # Too small then means empty, and an empty group has no share to show. How often a new row falls into one
+            # is at most, in expectation, the share of groups of a single row (leave that row out, and it is new).
+            lost += int((self.sizes[:-1] == 1).sum())
+        return lost / max(int(self.sizes.sum()), 1)
 
 
 @dataclass(frozen=True)
@@ -457,12 +465,17 @@ class Certificate:
         return max(self.coverage - self.unpromised, 0.0)
 
     def __str__(self) -> str:
-        said = f"Coverage {self.coverage:g}, {self.guarantee}."
-        if self.unpromised == 0 or not self.groups["n"].any():
+        said = f"Coverage {self.coverage:g}, {self.guarantee}"
+        if not self.groups["n"].any():
+            return f"{said}."
+        said += ", if new rows come from where the calibration rows came from."
+        without = int((self.groups["promised"].iloc[:-1] == 0).sum())
+        if without == 0 and self.unpromised == 0:
             return said
         return (
-            f"{said} {self.unpromised:.1%} of the calibration rows are in groups too small for a promise; over all "
-            f"rows at least {self.marginal:.1%} is promised, if such rows stay as frequent."
+            f"{said} {without} of {len(self.groups) - 1} groups, with {self.unpromised:.1%} of the calibration rows, "
+            f"are too small for a promise; over all rows at least {self.marginal:.1%} is promised, if such rows stay "
+            "as frequent."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -219,3 +220,32 @@ def _most_frequent(counts: NDArray[np.integer[Any]], most: int | None) -> IntArr
     """Give the codes of the most frequent categories, in their own order; those that never appear are left out."""
     by_frequency = np.argsort(-counts, kind="stable")[:most]
     return np.sort(by_frequency[counts[by_frequency] > 0])
+
+
+def warn_about_text(X: Table) -> None:
+    """Warn about text columns in which more than half of the values are different: no model learns from those.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"size": [f"{n} m" for n in range(100)]})
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_about_text(frame)
+    >>> len(caught)
+    1
+    """
+    if not isinstance(X, pd.DataFrame) or len(X) < 100:
+        return
+    for name, column in X.items():
+        if pd.api.types.infer_dtype(column, skipna=True) != "string" or column.nunique() <= len(X) / 2:
+            continue
+        share = pd.to_numeric(column.astype(object), errors="coerce").notna().mean()
+        advice = "Drop it, or turn it into numbers or fewer categories."
+        if share > 0.5:
+            advice = f"{share:.0%} of its values read as numbers: pd.to_numeric(…, errors='coerce') makes it numbers."
+        warnings.warn(
+            f"Column {name!r} is text and {column.nunique()} of its {len(X)} values are different, so that its "
+            f"categories say little. {advice}",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -134,10 +134,12 @@ class PermutationImportance(BaseEstimator):
 
     def check_parameters(self) -> None:
         """Raise if a parameter is not allowed."""
-        if self.n_repeats < 1:
-            raise ValueError(f"n_repeats must be 1 or more, got {self.n_repeats}")
-        if self.max_rows is not None and self.max_rows < 1:
-            raise ValueError(f"max_rows must be 1 or more, or None for all rows, got {self.max_rows}")
+        if not isinstance(self.n_repeats, int | np.integer) or self.n_repeats < 1:
+            raise ValueError(f"n_repeats must be a whole number, 1 or more, got {self.n_repeats!r}")
+        if self.max_rows is not None and (not isinstance(self.max_rows, int | np.integer) or self.max_rows < 1):
+            raise ValueError(f"max_rows must be a whole number, 1 or more, or None for all rows, got {self.max_rows!r}")
+        if self.error is not None and not callable(self.error):
+            raise ValueError(f"error must be a function error(y, quantiles, levels) or None, got {self.error!r}")
 
     def _error(self, y: FloatArray, quantiles: FloatArray, levels: Sequence[float]) -> float:
         error = float((self.error or pinball_loss)(y, quantiles, levels))

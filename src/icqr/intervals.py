@@ -30,13 +30,13 @@ from icqr.calibration import (
     too_few_rows,
 )
 from icqr.descriptions import describe_groups
-from icqr.features import FloatArray, IntArray, Table, as_table
+from icqr.features import FloatArray, IntArray, Table, as_table, warn_about_text
 from icqr.libraries import Encoder
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.partition import WholePartition
 from icqr.quantiles import QuantileModel, is_prefit
-from icqr.rows import Rows, align, check_target, split_rows
+from icqr.rows import Rows, align, check_target, check_weights, split_rows
 
 GROUPWISE = "group-wise"
 MARGINAL = "marginal"
@@ -63,6 +63,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     symmetric = True
     small_groups = "error"
     calibration_size: float = 1 / 3
+    # What an estimator must have, one of these.
+    _asks: tuple[str, ...] = ("predict", "predict_quantiles")
 
     estimator: Any
     coverage: float
@@ -109,7 +111,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         seeds = Seeds(*check_random_state(self.random_state).randint(2**31 - 1, size=len(Seeds._fields)).tolist())
         train, held_out = self._split(rows, X_calibration, y_calibration, seeds.split)
         self._check_columns(rows, train, held_out)
+        check_weights(fit_params, len(rows))
         params = _check_method_params(rows.X, self._routed(fit_params), indices=train.index)
+        warn_about_text(rows.X)
         self._fit_model(train, seeds.model, params)
         self._fit_groups(train, held_out, seeds)
         return self._calibrate(held_out, self._guarantee())
@@ -160,7 +164,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         X = self._check_table(X)
         bounds, _ = self._bounds(X)
         labels = self._assign(X)
-        intervals = [self.conformity_.intervals(bounds, self._offsets(labels, level)) for level in levels]
+        intervals = []
+        for level in levels:
+            intervals.append(self.conformity_.intervals(bounds, self._offsets(labels, level)))  # noqa: PERF401
         return intervals[0] if np.ndim(asked) == 0 else np.stack(intervals, axis=-1)
 
     def explain(self, X: Any, coverage: float | None = None) -> pd.DataFrame:
@@ -177,10 +183,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         -------
         DataFrame
             With X's index. `group`; its calibration rows `n`; the `rank` of the score that gave `offset_lower` and
-            `offset_upper`; the coverage that is `promised`, with the kind of `guarantee` (0 where there is none); the
-            90 % band (`band_lower`, `band_upper`) of the coverage that a calibration set of this size gives; `novelty`,
-            a p-value that is small for rows unlike their group's calibration rows; `lower`, `median`, `upper`;
-            `crossed`, the model's quantiles had to be sorted; `collapsed`, the bounds met at the centre.
+            `offset_upper`; the coverage that is `promised`, with the kind of `guarantee` (0 where there is none);
+            `novelty`, a p-value that is small for rows unlike their group's calibration rows; `lower`, `median`,
+            `upper`; `crossed`, the model's quantiles had to be sorted; `collapsed`, the bounds met at the centre; the
+            90 % band (`band_lower`, `band_upper`) of the coverage that a calibration set of this size gives.
         """
         check_is_fitted(self)
         coverage = self._asked(coverage)
@@ -191,12 +197,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         offsets = self._offsets(labels, coverage)
         intervals = self.conformity_.intervals(bounds, offsets)
         table = self.certificate(coverage).groups.iloc[labels].reset_index(drop=True)
+        bands = {name: table.pop(name) for name in ("band_lower", "band_upper")}
         table["novelty"] = self._novelty(X, labels)
         table["lower"] = intervals[:, 0]
         table["median"] = self._clip(bounds[:, 1])
         table["upper"] = intervals[:, 1]
         table["crossed"] = crossed
         table["collapsed"] = self.conformity_.collapsed(bounds, offsets)
+        table = table.assign(**bands)
         return table if index is None else table.set_axis(index, axis=0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -262,7 +270,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         inner = self._inner()
         if isinstance(inner, type):
             raise ValueError(f"estimator must be an instance, got the class {inner.__name__}; pass {inner.__name__}()")
-        if not hasattr(inner, "predict") and not hasattr(inner, "predict_quantiles"):
+        if not any(hasattr(inner, name) for name in self._asks):
             raise ValueError(
                 f"estimator must be a regressor, for example HistGradientBoostingRegressor(), got {inner!r}"
             )

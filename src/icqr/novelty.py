@@ -30,9 +30,14 @@ class Novelty:
         return cls(tuple(np.sort(distances[labels == group]) for group in range(n_groups)))
 
     def p_values(self, distances: FloatArray, labels: IntArray) -> FloatArray:
-        """Give conformal p-values: small means farther from the centroid than the group's calibration rows."""
+        """Give conformal p-values: small means farther from the centroid than the group's calibration rows.
+
+        NaN in a group without calibration rows.
+        """
         values = np.full(len(labels), np.nan)
         for group, known in enumerate(self.distances):
+            if len(known) == 0:
+                continue  # nothing to compare with
             rows = labels == group
             farther = len(known) - np.searchsorted(known, distances[rows], side="left")
             values[rows] = (1 + farther) / (len(known) + 1)

@@ -94,6 +94,7 @@ class GroupPartition(BaseEstimator):
         self, X: Table, y: FloatArray, bounds: FloatArray, weights: Weights = None, random_state: Seed = None
     ) -> Self:
         """Give each group that appears a number."""
+        self._check_rowwise(X)
         keys = self._keys(X).unique()
         self.keys_: pd.Index[Any] = keys[sorted(range(len(keys)), key=lambda i: _sort_key(keys[i]))]
         self.n_groups_ = len(keys)
@@ -109,6 +110,16 @@ class GroupPartition(BaseEstimator):
         rows = [key if isinstance(key, tuple) else (key,) for key in self.keys_]
         rules = [" and ".join(f"{name} = {value}" for name, value in zip(names, row, strict=True)) for row in rows]
         return pd.DataFrame({"rule": rules, "fidelity": 1.0, "features": ", ".join(map(str, names))})
+
+    def _check_rowwise(self, X: Table) -> None:
+        """Refuse a function whose label for a row depends on the other rows, as one by quantiles of X does."""
+        if callable(self.by) and len(X) > 1:
+            half = X.iloc[::2] if isinstance(X, pd.DataFrame) else X[::2]
+            if not self._keys(X)[::2].equals(self._keys(half)):
+                raise ValueError(
+                    "by(X) must give a row the same label whatever rows it comes with, but labels change when half of "
+                    "the rows are given; use fixed edges, for example pd.cut(X['a'], bins=[…]) instead of pd.qcut"
+                )
 
     def _columns(self) -> list[Any]:
         return list(self.by) if isinstance(self.by, list | tuple) else [self.by]
@@ -275,8 +286,10 @@ class KMeansPartition(BaseEstimator):
             raise ValueError(f"choose must be one of {', '.join(CHOICES)}, or a number of groups, got {self.choose!r}")
         if not 0 < self.explained_variance < 1:
             raise ValueError(f"explained_variance must be strictly between 0 and 1, got {self.explained_variance}")
-        if self.max_groups < 1:
-            raise ValueError(f"max_groups must be 1 or more, got {self.max_groups}")
+        if not isinstance(self.max_groups, int | np.integer) or self.max_groups < 1:
+            raise ValueError(f"max_groups must be a whole number, 1 or more, got {self.max_groups!r}")
+        if not isinstance(self.merge, bool | np.bool_):
+            raise ValueError(f"merge must be True or False, got {self.merge!r}")
         given = self.clusterer
         if given is not None and not (hasattr(given, "predict") and "n_clusters" in given.get_params()):
             raise ValueError(

@@ -197,9 +197,15 @@ class QuantileModel(BaseEstimator):
     def _tasks(self, family: Family) -> list[tuple[float, ...]]:
         return [self.levels_] if family.joint else [(level,) for level in self.levels_]
 
-    def predict(self, X: Table) -> FloatArray:
-        """Give the (n, levels) quantiles, sorted in each row."""
-        return self.predict_sorted(X)[0]
+    def predict(self, X: Table, levels: Levels | None = None) -> FloatArray:
+        """Give the (n, levels) quantiles, sorted in each row, of all fitted levels or of some of them."""
+        unknown = [level for level in levels or () if level not in self.levels_]
+        if unknown:
+            raise ValueError(
+                f"levels must be among the fitted ones, {self.levels_}, got {unknown[0]:g}; fit it as well"
+            )
+        quantiles = self.predict_sorted(X)[0]
+        return quantiles if levels is None else quantiles[:, [self.levels_.index(level) for level in levels]]
 
     def predict_sorted(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Give the sorted quantiles, and which rows were not in order before."""
@@ -411,8 +417,10 @@ def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: 
     """Use models that are fitted already as a quantile model.
 
     The rows given to ``fit`` of a method are then taken as rows that the models have not seen: `ICQR` uses one part for
-    the partition and the rest for calibration, `CQR` and `Naive` calibrate on all. **Don't give the rows the models
-    were trained on**: their scores are too small, and the intervals would be too narrow.
+    the partition and the rest for calibration, `CQR` calibrates on all (on `calibration_size` of them with a scaled
+    conformity score, whose scale is learned from the others). **Don't give the rows the models were trained on**: their
+    scores are too small, and the intervals would be too narrow. (`Naive` takes a fitted regressor as scikit-learn's
+    ``FrozenEstimator(model)``.)
 
     Parameters
     ----------

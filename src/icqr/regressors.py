@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -62,6 +63,8 @@ class Naive(IntervalRegressor):
     (500, 2)
     """
 
+    _asks = ("predict",)
+
     def __init__(
         self,
         estimator: Any = None,
@@ -111,10 +114,18 @@ class _QuantileRegressor(IntervalRegressor):
         if self.conformity != "cqr":
             self.conformity_ = replace(self.conformity_, floor=width_floor(self.conformity_.widths(bounds)))
 
-    def predict_quantiles(self, X: Any) -> FloatArray:
-        """Give the quantile model's own predictions, (n, levels), sorted in each row; levels are `model_.levels_`."""
+    def predict_quantiles(self, X: Any, levels: Sequence[float] | None = None) -> FloatArray:
+        """Give the quantile model's own predictions, (n, levels), sorted in each row.
+
+        Parameters
+        ----------
+        X : table
+            Rows to predict.
+        levels : sequence of float, optional
+            Some of the fitted levels, `model_.levels_`; by default all.
+        """
         check_is_fitted(self)
-        return np.asarray(self.model_.predict(self._check_table(X)))
+        return np.asarray(self.model_.predict(self._check_table(X), levels))
 
 
 NO_CALIBRATION = "QR has no calibration; use CQR or ICQR, which take the same estimator"
@@ -457,8 +468,11 @@ def _is_partition(given: Any) -> bool:
 
 
 def _rows_learned_from(partition: Any) -> str:
+    """Give "train", "calibration", or "all" for groups that are the user's own and so not learned."""
     data = getattr(partition, "data", None)
-    return data if isinstance(data, str) else "train"
+    if isinstance(partition, GroupPartition):
+        return "all"
+    return "calibration" if isinstance(data, str) and data != "train" else "train"
 
 
 def _count_groups(partition: Any, *parts: Rows) -> int:

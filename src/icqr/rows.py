@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,3 +143,18 @@ def _held_out_size(calibration_size: Any, n: int) -> int:
         "calibration_size must be a share strictly between 0 and 1 or a whole number of rows, "
         f"got {calibration_size!r}; for a third of the rows pass 1 / 3"
     )
+
+
+def check_weights(fit_params: Mapping[str, Any], n_rows: int) -> None:
+    """Raise if there is not one `sample_weight` for each row given to fit.
+
+    Examples
+    --------
+    >>> check_weights({"sample_weight": [1.0, 2.0]}, 2)
+    """
+    for name, values in fit_params.items():
+        if name.endswith("sample_weight") and values is not None and np.shape(values) != (n_rows,):
+            raise ValueError(
+                f"{name} must have one weight for each of the {n_rows} rows of X, got shape {np.shape(values)}; those "
+                "of rows set aside for calibration are left out by themselves"
+            )
