@@ -141,7 +141,8 @@ def _best_rule(columns: _Columns, inside: NDArray[np.bool_]) -> tuple[str, float
 
 def _path_to(tree: Any, leaf: int) -> dict[int, tuple[float, float]]:
     """Give the limits (above, below] of each feature's rank on the way to a leaf."""
-    parents = {int(child): (node, side) for side in (0, 1) for node, child in enumerate(_children(tree)[side])}
+    sides = (tree.children_left, tree.children_right)
+    parents = {int(child): (node, side) for side in (0, 1) for node, child in enumerate(sides[side])}
     limits: dict[int, tuple[float, float]] = {}
     node = leaf
     while node in parents:
@@ -150,7 +151,3 @@ def _path_to(tree: Any, leaf: int) -> dict[int, tuple[float, float]]:
         above, below = limits.get(j, (-math.inf, math.inf))
         limits[j] = (above, min(below, threshold)) if side == 0 else (max(above, threshold), below)
     return dict(sorted(limits.items()))
-
-
-def _children(tree: Any) -> tuple[Any, Any]:
-    return tree.children_left, tree.children_right
