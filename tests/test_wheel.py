@@ -30,3 +30,4 @@ def test_the_wheel_needs_nothing_but_its_core_dependencies(tmp_path: Path) -> No
     files = run(python, "-m", "pip", "show", "-f", "icqr", cwd=tmp_path)
     assert "icqr/py.typed" in files
     assert "icqr/experiments/paper_values.csv" in files
+    assert "icqr/reporting/template.html" in files

@@ -5,6 +5,7 @@ from icqr.importance import PermutationImportance
 from icqr.partition import GroupPartition, KMeansPartition, WholePartition
 from icqr.quantiles import QuantileModel, prefit
 from icqr.regressors import CQR, ICQR, QR, Naive
+from icqr.reporting import report
 
 __version__ = "0.1.0"
 
@@ -22,4 +23,5 @@ __all__ = [
     "compare",
     "plan",
     "prefit",
+    "report",
 ]

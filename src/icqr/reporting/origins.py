@@ -1,0 +1,111 @@
+"""How a report's numbers came about: data, sizes of the splits, models, seeds, versions, and which guarantee holds."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from icqr.auditing.findings import percent, promise
+from icqr.features import as_table
+from icqr.intervals import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
+from icqr.libraries import core_of
+from icqr.reporting.evidence import Evidence
+
+GUARANTEES = {
+    GROUPWISE: (
+        "In each group at least the promised share of new rows is covered, whatever the quantile model is worth: on "
+        "average over calibration sets, and if new rows are like the calibration rows."
+    ),
+    MARGINAL: (
+        "Over all rows together at least the promised share of new rows is covered, whatever the model is worth: on "
+        "average over calibration sets, and if new rows are like the calibration rows. Nothing is promised for a part "
+        "of the rows."
+    ),
+    APPROXIMATE: (
+        "Approximate: the groups were learned from the calibration rows themselves. Calibrating with fresh rows makes "
+        "the promise exact in each group."
+    ),
+    NOT_CALIBRATED: "None: the quantile model's own bounds, not calibrated.",
+}
+OTHER_LIBRARY = (
+    "Not known here: the intervals came as numbers. This report only says whether they kept the promise on these rows."
+)
+CORE = ("icqr", "numpy", "pandas", "scipy", "scikit-learn")
+
+
+def how_computed(evidence: Evidence, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Give `about` (as given), `data`, `models` with their guarantees, how verdicts were reached, and `versions`."""
+    return {
+        "about": {str(key): value if isinstance(value, int | float) else str(value) for key, value in about.items()},
+        "data": _data(evidence),
+        "models": [_method(name, evidence.models.get(name)) for name in evidence.audits or evidence.models],
+        "audit": next((one.method for one in evidence.audits.values()), None),
+        "versions": _versions(evidence.models.values()),
+    }
+
+
+def _data(evidence: Evidence) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if evidence.y_name:
+        found["target"] = evidence.y_name
+    if evidence.X is not None:
+        found["columns"] = int(as_table(evidence.X).shape[1])
+    elif evidence.model is not None:
+        found["columns"] = int(evidence.model.n_features_in_)
+    for one in evidence.audits.values():
+        found["rows checked"] = int(one.numbers["n"])
+    return found
+
+
+def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
+    if model is None:
+        return {"method": name, "guarantee": OTHER_LIBRARY}
+    certificate = model.certificate()
+    found: dict[str, Any] = {
+        "method": name,
+        "model": repr(model._inner()),
+        "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
+        "training rows": _training_rows(model),
+        "calibration rows": int(model.calibration_.sizes.sum()) or None,
+        "groups": model.n_groups_,
+        "seed": repr(model.random_state),
+        "rows with crossed quantiles": _crossed(model),
+        "guarantee": GUARANTEES.get(certificate.guarantee, certificate.guarantee),
+    }
+    if certificate.unpromised and certificate.guarantee != NOT_CALIBRATED:
+        found["exception"] = (
+            f"{percent(certificate.unpromised)} of the calibration rows are in groups too small for a promise; over "
+            f"all rows at least {promise(certificate.marginal)} is promised, if such rows stay as frequent."
+        )
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _crossed(model: IntervalRegressor) -> str | None:
+    names = {"train": "training", "calibration": "calibration"}
+    return ", ".join(f"{n:,} in {names[where]}" for where, n in model.n_crossed_.items() if n) or None
+
+
+def _training_rows(model: IntervalRegressor) -> int | None:
+    """Give the number of rows that were clustered, if these are all training rows; else it is not known."""
+    partition = model.partition_
+    counts = getattr(partition, "counts_", None)
+    return int(counts.sum()) if counts is not None and getattr(partition, "data", None) == "train" else None
+
+
+def _versions(models: Any) -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    own = [type(core_of(model._inner())[1]).__module__.partition(".")[0] for model in models]
+    for name in dict.fromkeys([*CORE, *own]):
+        version = _version(name)
+        if version is not None:
+            found[name] = version
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None  # a module of the user's own, or a distribution of another name

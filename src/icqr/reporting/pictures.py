@@ -1,0 +1,148 @@
+"""The report's pictures: displays as SVG, each with words that say what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from icqr.auditing.findings import percent, promise
+from icqr.plots import (
+    ExplainedVarianceDisplay,
+    GroupCoverageDisplay,
+    GroupMapDisplay,
+    ImportanceDisplay,
+    IntervalDisplay,
+    WidthDisplay,
+    WidthResidualDisplay,
+    blank_axes,
+    figure_to_svg,
+)
+from icqr.plots.display import Display
+from icqr.reporting.evidence import Evidence
+
+#: Inches; narrow, so that words stay large enough on a phone.
+WIDTH = 5.2
+#: How many points a picture holds at most: each takes about 80 bytes.
+MOST_POINTS = 800
+#: How many groups a picture of coverage holds at most; fewer for several methods, so that it fits on a screen.
+MOST_GROUPS = 25
+
+
+class Picture(NamedTuple):
+    """A picture as SVG, and the line below it."""
+
+    svg: str
+    caption: str
+
+
+def pictures_of(evidence: Evidence, summary: dict[str, Any]) -> dict[str, Picture]:
+    """Give the pictures that can be drawn from what was given, by the section that they belong to."""
+    return {
+        name: Picture(_svg(display, title), caption)
+        for name, display, title, caption in [
+            *_of_groups(evidence, summary),
+            *_of_model(evidence, summary),
+            *_of_rows(evidence),
+        ]
+    }
+
+
+#: A name, a display, what a screen reader says, and a caption.
+_Drawn = Iterator[tuple[str, Display, str, str]]
+
+
+def _svg(display: Display, title: str) -> str:
+    figure = display.plot(blank_axes(WIDTH, display.size[1])).figure_
+    return figure_to_svg(figure, title=title)
+
+
+def _of_groups(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
+    entries = summary.get("coverage_by_group", [])
+    for kind, name in (("model group", "coverage_by_group"), ("group", "coverage_by_given_group")):
+        chosen = [one for one in entries if one["kind"] == kind]
+        if chosen:
+            display = _group_coverage(evidence, chosen)
+            yield (
+                name,
+                display,
+                _coverage_words(chosen, evidence),
+                "The table has these numbers, and those of all groups.",
+            )
+
+
+def _group_coverage(evidence: Evidence, entries: list[dict[str, Any]]) -> GroupCoverageDisplay:
+    methods = [name for name in evidence.audits if all(name in one["methods"] for one in entries)]
+    rows = [
+        {"method": name, "group": one["group"], "n": one["n"], **one["methods"][name]}
+        for name in methods
+        for one in entries
+    ]
+    overall = [{"method": name, **evidence.audits[name].numbers} for name in methods]
+    names = {one["group"]: one["name"] for one in entries}
+    table, everything = pd.DataFrame(rows), pd.DataFrame(overall).astype({"n": int})
+    most = max(8, MOST_GROUPS // len(methods))
+    return GroupCoverageDisplay(table, everything, evidence.coverage, max_groups=most, names=names)
+
+
+def _coverage_words(entries: list[dict[str, Any]], evidence: Evidence) -> str:
+    main = evidence.main
+    ordered = sorted(entries, key=lambda one: one["methods"][main]["coverage"])
+    low, high = (f"{one['name']} with {percent(one['methods'][main]['coverage'])}" for one in (ordered[0], ordered[-1]))
+    return f"Coverage of {main} by group, {promise(evidence.coverage)} promised: from {low} to {high}."
+
+
+def _of_model(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
+    model = evidence.model
+    if summary.get("importance"):
+        first = max(summary["importance"], key=lambda one: one["share"])
+        words = f"Importance of columns: {first['feature']} most, {percent(first['share'])} of all."
+        yield "importance", ImportanceDisplay.from_estimator(model, ax=blank_axes()), words, ""
+    if "choice_of_k" in summary and len(summary["choice_of_k"]["path"]) > 1:
+        display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes())
+        yield "choice_of_k", display, summary["choice_of_k"]["sentence"], ""
+    if evidence.X is not None and "groups" in summary and len(summary.get("importance", [])) > 1:
+        drawn = GroupMapDisplay.from_estimator(model, evidence.X, max_points=MOST_POINTS, ax=blank_axes())
+        words = f"Groups in the plane of {drawn.across.name} and {drawn.along.name}."
+        yield "map", drawn, words, "The two most important columns; groups that differ in others lie on each other."
+
+
+def _of_rows(evidence: Evidence) -> _Drawn:
+    if not evidence.rows:
+        return
+    main, rows = evidence.main, evidence.rows[evidence.main]
+    y, name = rows.rows.y, evidence.y_name
+    intervals = {method: audited.intervals for method, audited in evidence.rows.items()}
+    display = WidthDisplay.from_predictions(y, intervals, y_name=name, ax=blank_axes())
+    yield "widths", display, f"Distribution of the widths of {', '.join(intervals)}.", ""
+    options: dict[str, Any] = {"groups": _labels(evidence), "method": main, "y_name": name, "max_points": MOST_POINTS}
+    options["prediction"] = None if evidence.model is None else evidence.model.predict(evidence.X)
+    if options["prediction"] is None and not np.isfinite(rows.intervals).any(axis=1).all():
+        return  # an interval without any finite bound has no middle to draw
+    shown = IntervalDisplay.from_predictions(y, rows.intervals, **options, **_across(evidence), ax=blank_axes())
+    yield "intervals", shown, f"Intervals of {main} against {shown.column.name}, with what happened.", ""
+    if np.isfinite(rows.rows.width).any():
+        words = "Where intervals follow the error, the line with marks runs along the dotted one."
+        fit = WidthResidualDisplay.from_predictions(
+            y, rows.intervals, coverage=evidence.coverage, **options, ax=blank_axes()
+        )
+        yield "residuals", fit, f"Absolute residuals of {main} against the width of its intervals.", words
+
+
+def _labels(evidence: Evidence) -> Any:
+    grouping = evidence.grouping
+    if grouping is None:
+        return None
+    unknown = grouping.table["region"].to_numpy()[grouping.codes] == "no known group"
+    return np.where(unknown, -1, grouping.codes)
+
+
+def _across(evidence: Evidence) -> dict[str, Any]:
+    """Give the most important column as the picture's x; without importances, it is the prediction."""
+    table, audited = getattr(evidence.model, "importances_", None), evidence.rows[evidence.main].X
+    if table is None or audited is None:
+        return {}
+    name = str(table.sort_values("share", ascending=False, kind="stable")["feature"].iloc[0])
+    return {"x": audited[name], "x_name": name} if name in audited.columns else {}

@@ -1,0 +1,248 @@
+"""The summary: everything that a report says, as one dict of plain values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+
+from icqr.auditing.audits import Audit
+from icqr.auditing.findings import percent, plain, promise, records
+from icqr.auditing.verdicts import HOLDS, OVER, UNDER
+from icqr.intervals import IntervalRegressor
+from icqr.metrics import coverage_by_group
+from icqr.reporting.evidence import Evidence, gather
+from icqr.reporting.origins import how_computed
+from icqr.reporting.verdict import verdict_of
+
+#: Version of the dict's form.
+FORMAT = "icqr-report/1"
+#: The model's own groups and those that a user gave to the audit.
+GROUP_KINDS = ("model group", "group")
+_GROUP_NUMBER = re.compile(r"group (\d+) \(")
+
+
+def summarize(
+    subject: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    methods: Any = None,
+    title: str | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Give what a report says as a dict of plain values; NaN is None, and parts that can't be made are left out.
+
+    Parameters
+    ----------
+    subject, X, y, methods, title, about
+        As in :func:`icqr.reporting.report`.
+
+    Returns
+    -------
+    dict
+        Always: `format`, `title`, `made`, `promised`, `verdict` (`sentence`, `status`), `in_detail` (the method that
+        groups, importance and pictures are of), `computed`. Of checked rows: `methods` (the main
+        numbers of each), `findings`, `audits`, `widths`; of several methods `differences`; of groups
+        `coverage_by_group`; of a model `groups`, `importance`, `choice_of_k`.
+
+    Examples
+    --------
+    >>> from icqr.auditing import audit
+    >>> found = summarize(audit([1.0, 2.0, 3.0], [[0, 2], [0, 1], [2, 4]], coverage=0.5))
+    >>> found["verdict"]["status"], found["methods"][0]["coverage"]
+    ('unknown', 0.6666666666666666)
+    """
+    return summary_of(gather(subject, X, y, methods), title, about)
+
+
+def summary_of(evidence: Evidence, title: str | None, about: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Give the dict of :func:`summarize`."""
+    target = f" for {evidence.y_name}" if evidence.y_name else ""
+    parts: dict[str, Any] = {
+        "format": FORMAT,
+        "title": f"Prediction intervals{target}" if title is None else str(title),
+        "made": datetime.now(UTC).isoformat(timespec="minutes"),
+        "promised": evidence.coverage,
+        "verdict": verdict_of(evidence),
+        "in_detail": evidence.main,
+        **_of_audits(evidence),
+        **_of_model(evidence.model),
+        "computed": how_computed(evidence, about or {}),
+    }
+    found: dict[str, Any] = plain({key: value for key, value in parts.items() if value is not None})
+    return found
+
+
+# -- What was checked ------------------------------------------------------------------------------------
+
+
+def _of_audits(evidence: Evidence) -> dict[str, Any]:
+    audits, comparison = evidence.audits, evidence.comparison
+    if not audits:
+        return {}
+    return {
+        "methods": [_method(name, one) for name, one in audits.items()],
+        "differences": comparison.differences if comparison and len(comparison.differences) else None,
+        "findings": _findings(evidence),
+        "coverage_by_group": _coverage_by_group(evidence) or None,
+        "widths": [_widths(name, one.numbers) for name, one in audits.items()],
+        "audits": {name: one.to_dict() for name, one in audits.items()},
+    }
+
+
+def _findings(evidence: Evidence) -> dict[str, Any]:
+    """Give the sentences: those of each method, worst first, and those that compare methods."""
+    found: dict[str, Any] = {
+        "methods": [
+            {"method": name, "summary": one.summary, "sentences": list(one.findings[:-1])}
+            for name, one in evidence.audits.items()
+        ]
+    }
+    if evidence.comparison:
+        found["comparison"] = list(evidence.comparison.findings[len(evidence.audits) :])
+    return found
+
+
+def _method(name: str, found: Audit) -> dict[str, Any]:
+    regions = found.regions
+    elsewhere = regions.loc[regions["kind"] != "all rows", "verdict"]
+    shown = ["n", "coverage", "coverage_lower", "coverage_upper", "mean_width", "n_infinite", "interval_score"]
+    shown += ["size_stratified_coverage", "worst_slab_coverage", "coverage_gap", "excess_risk_l1"]
+    return {
+        "method": name,
+        "verdict": regions.loc[regions["kind"] == "all rows", "verdict"].iloc[0],
+        **{key: found.numbers[key] for key in [*shown, "excess_risk_l1_error"]},
+        "regions": len(elsewhere),
+        "undercovers": int((elsewhere == UNDER).sum()),
+        "overcovers": int((elsewhere == OVER).sum()),
+        "holds": int((elsewhere == HOLDS).sum()),
+    }
+
+
+def _widths(name: str, numbers: dict[str, float]) -> dict[str, Any]:
+    known = ("min", "q1", "median", "q3", "max", "mean", "std")
+    finite = {key: numbers[f"finite_width_{key}"] for key in known}
+    return {"method": name, **finite, "n_infinite": int(numbers["n_infinite"])}
+
+
+# -- Coverage by group -----------------------------------------------------------------------------------
+
+
+def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
+    """Give an entry per group: its verdict for the method shown in detail, and each method's coverage in it.
+
+    Groups have a number that is theirs in the whole report: a model's groups their own, others the following ones.
+    """
+    regions = evidence.audits[evidence.main].regions
+    groups = regions[regions["kind"].isin(GROUP_KINDS)]
+    numbers = _numbers(groups)
+    elsewhere = _elsewhere(evidence)
+    found = []
+    for row in records(groups):
+        number = numbers[row["region"]]
+        by_method = {name: table[number] for name, table in elsewhere.items() if number in table}
+        about = {key: row[key] for key in ("kind", "n", "verdict", "calibration_rows", "band_lower", "band_upper")}
+        about |= {key: row[key] for key in ("within_band", "guarantee")}
+        measured = {**_given(evidence, row), **by_method, evidence.main: _measured(row)}
+        ordered = {name: measured[name] for name in evidence.audits if name in measured}
+        found.append({"group": number, "name": _short_name(row), "region": row["region"], **about, "methods": ordered})
+    return sorted(found, key=lambda one: (one["group"] < 0, one["group"]))
+
+
+def _numbers(groups: pd.DataFrame) -> dict[str, int]:
+    """Give each region's number: a model's groups say theirs; rows of no known group are -1."""
+    numbers = {}
+    for name, kind in zip(groups["region"], groups["kind"], strict=True):
+        said = _GROUP_NUMBER.match(name)
+        if kind == "model group":
+            numbers[name] = int(said[1]) if said else -1
+    following = max(numbers.values(), default=-1) + 1
+    given = sorted(groups.loc[groups["kind"] == "group", "region"], key=_natural)
+    return numbers | {name: place for place, name in enumerate(given, start=following)}
+
+
+def _natural(text: str) -> list[tuple[bool, float, str]]:
+    """Give a key that sorts 2 before 10."""
+    parts = re.findall(r"\d+\.?\d*|\D+", text)
+    return [(part[0].isdigit(), float(part) if part[0].isdigit() else 0.0, part) for part in parts]
+
+
+def _short_name(row: dict[str, Any]) -> str:
+    said = _GROUP_NUMBER.match(row["region"]) if row["kind"] == "model group" else None
+    return f"group {said[1]}" if said else str(row["region"])
+
+
+def _measured(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: row[key] for key in ("coverage", "coverage_lower", "coverage_upper", "mean_width")}
+
+
+def _given(evidence: Evidence, row: dict[str, Any]) -> dict[str, Any]:
+    """Give the other methods' coverage in a group that was given to the comparison."""
+    if row["kind"] != "group":
+        return {}
+    tables = {name: one.regions for name, one in evidence.audits.items()}
+    same = {
+        name: table[(table["kind"] == "group") & (table["region"] == row["region"])] for name, table in tables.items()
+    }
+    return {name: _measured(records(found)[0]) for name, found in same.items() if len(found)}
+
+
+def _elsewhere(evidence: Evidence) -> dict[str, dict[int, Any]]:
+    """Give every method's coverage in the groups of the model that is shown in detail, where there are rows."""
+    grouping = evidence.grouping
+    if grouping is None:
+        return {}
+    unknown = grouping.table["region"].to_numpy()[grouping.codes] == "no known group"
+    labels = [-1 if none else int(code) for code, none in zip(grouping.codes, unknown, strict=True)]
+    found = {}
+    for name, audited in evidence.rows.items():
+        table = coverage_by_group(audited.rows.y, audited.intervals, labels)
+        found[name] = {row["group"]: _measured(row) for row in records(table.reset_index())}
+    return found
+
+
+# -- The model -------------------------------------------------------------------------------------------
+
+
+def _of_model(model: IntervalRegressor | None) -> dict[str, Any]:
+    if model is None:
+        return {}
+    return {
+        "groups": _groups(model),
+        "importance": getattr(model, "importances_", None),
+        "choice_of_k": _choice_of_k(model.partition_),
+    }
+
+
+def _groups(model: IntervalRegressor) -> pd.DataFrame | None:
+    return model.groups_ if model.n_groups_ > 1 else None
+
+
+def _choice_of_k(partition: Any) -> dict[str, Any] | None:
+    path = getattr(partition, "path_", None)
+    if path is None:
+        return None
+    k, merged = int(partition.k_), int(partition.n_groups_)
+    explained = float(path.loc[path["k"] == k, "explained_variance"].iloc[0])
+    chosen = {"k": k, "n_groups": merged, "chosen_by": partition.choose, "explained_variance": explained, "path": path}
+    return {**chosen, "sentence": _choice_sentence(partition, k, merged, explained)}
+
+
+def _choice_sentence(partition: Any, k: int, merged: int, explained: float) -> str:
+    clusters = "1 cluster" if k == 1 else f"{k} clusters"
+    why = {
+        "explained_variance": f"the smallest number that explains more than {promise(partition.explained_variance)}",
+        "silhouette": "the number with the largest silhouette",
+        "elbow": "where the curve bends most",
+    }.get(str(partition.choose), "the number that was asked for")
+    if partition.choose == "explained_variance" and explained <= partition.explained_variance:
+        why = f"the largest number allowed; {promise(partition.explained_variance)} was asked for"
+    said = f"{clusters} explain{'s' * (k == 1)} {percent(explained)} of the weighted variance: {why}."
+    if merged == k:
+        return said
+    groups = "1 group" if merged == 1 else f"{merged} groups"
+    return f"{said} Clusters with too few rows to be calibrated were merged, which leaves {groups}."

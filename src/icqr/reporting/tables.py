@@ -1,0 +1,331 @@
+"""The report's tables: from the summary's numbers to cells with a text to read and a value to sort by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from icqr.auditing.findings import promise, shown
+from icqr.auditing.verdicts import HOLDS, OVER, UNDER, UNKNOWN
+from icqr.calibration import INFINITE, POOLED, REFUSED
+
+#: So many columns have a row of their own in the table of importances.
+MOST_COLUMNS = 20
+MEASURES = {
+    "coverage": "coverage (points)",
+    "mean_width": "mean width",
+    "interval_score": "interval score",
+    "excess_risk_l1": "excess risk",
+}
+_SIGNS = {UNDER: "▼", OVER: "▲", HOLDS: "✓", UNKNOWN: "?"}
+
+
+class Cell(NamedTuple):
+    """A cell: what is read, what it is sorted by (None: last), and a word for its look."""
+
+    text: str
+    value: float | str | None = None
+    look: str = ""
+    sign: str = ""
+
+
+class Column(NamedTuple):
+    """A column's head: a label, whether it holds numbers, and what it means."""
+
+    label: str
+    numeric: bool = True
+    help: str = ""
+
+
+class Row(NamedTuple):
+    """Cells, the first of which names the row; and the number of the group that it is about."""
+
+    cells: Sequence[Cell]
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption."""
+
+    name: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    note: str = ""
+
+
+# -- Cells -----------------------------------------------------------------------------------------------
+
+
+def text(value: Any) -> Cell:
+    """Give a cell of words."""
+    return Cell("–" if value is None else str(value), None if value is None else str(value))
+
+
+def number(value: Any) -> Cell:
+    """Give a cell with a number, to four significant digits.
+
+    Examples
+    --------
+    >>> number(1234.5).text, number(None).text, number(float("inf")).text
+    ('1,234', '–', '∞')
+    """
+    return Cell(shown(value).replace("-", "−"), None if value is None else float(value))
+
+
+def share(value: Any) -> Cell:
+    r"""Give a cell with a percentage.
+
+    Examples
+    --------
+    >>> share(0.90125).text
+    '90.1\xa0%'
+    """
+    return Cell("–") if value is None else Cell(f"{100 * value:.1f}\u00a0%".replace("-", "−"), float(value))
+
+
+def span(low: Any, high: Any) -> Cell:
+    r"""Give a cell with two percentages, sorted by the first.
+
+    Examples
+    --------
+    >>> span(0.881, 0.924).text
+    '88.1–92.4\xa0%'
+    """
+    return Cell("–") if low is None or high is None else Cell(f"{100 * low:.1f}–{100 * high:.1f}\u00a0%", float(low))
+
+
+def verdict(value: str) -> Cell:
+    """Give a cell with a verdict: a sign and the word, so that no colour is needed."""
+    look = {UNDER: "under", OVER: "over", HOLDS: "holds"}.get(value, "unknown")
+    return Cell(value, list(_SIGNS).index(value), look, _SIGNS[value])
+
+
+# -- Tables ----------------------------------------------------------------------------------------------
+
+
+def tables_of(summary: dict[str, Any]) -> dict[str, Table]:
+    """Give the tables for which the summary has numbers, by name."""
+    makers: dict[str, Callable[[dict[str, Any]], Table]] = {
+        "methods": _methods,
+        "differences": _differences,
+        "coverage_by_group": _coverage_by_group,
+        "groups": _groups,
+        "importance": _importance,
+        "widths": _widths,
+    }
+    found = {name: make(summary) for name, make in makers.items() if name in summary}
+    for place, (name, audit) in enumerate(summary.get("audits", {}).items()):
+        found[f"regions-{place}"] = _regions(f"regions-{place}", name, audit)
+        found[f"strata-{place}"] = _strata(f"strata-{place}", name, audit)
+    return found
+
+
+def _kept(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> tuple[list[Column], list[list[Cell]]]:
+    """Leave out the columns in which nothing is known."""
+    given = list(rows)
+    places = [j for j in range(len(columns)) if j == 0 or any(cells[j].text not in ("–", "") for cells in given)]
+    return [columns[j] for j in places], [[cells[j] for j in places] for cells in given]
+
+
+def _methods(summary: dict[str, Any]) -> Table:
+    columns = [
+        Column("Method", False),
+        Column("On average", False, "Whether the promise holds over all rows."),
+        Column("Covered", help="Share of rows whose interval holds what happened."),
+        Column("95 % interval", help="What the true share covered very likely is (exact interval)."),
+        Column("Short in", help="Regions that are shown to cover less than promised, of those looked at."),
+        Column("Mean width", help="In units of the target; of two methods that hold, the narrower says more."),
+        Column("Interval score", help="Width plus a penalty for misses (Winkler); less is better."),
+        Column("Lowest by width", help="Lowest share covered in bins of the interval's width."),
+        Column("Worst slab", help="Share covered in a slab that was chosen for low coverage on other rows."),
+        Column("Excess risk", help="How far coverage depends on the features (ERT); 0 or less: no sign that it does."),
+        Column("Infinite", help="Number of infinite intervals."),
+    ]
+    some_infinite = any(one["n_infinite"] for one in summary["methods"])
+    rows = [
+        [
+            text(one["method"]),
+            verdict(one["verdict"]),
+            share(one["coverage"]),
+            span(one["coverage_lower"], one["coverage_upper"]),
+            Cell(f"{one['undercovers']} of {one['regions']}", float(one["undercovers"])),
+            number(one["mean_width"]),
+            number(one["interval_score"]),
+            share(one["size_stratified_coverage"]),
+            share(one["worst_slab_coverage"]),
+            _with_error(one["excess_risk_l1"], one["excess_risk_l1_error"]),
+            number(int(one["n_infinite"])) if some_infinite else Cell("–"),
+        ]
+        for one in summary["methods"]
+    ]
+    n = int(summary["methods"][0]["n"])
+    caption = f"{promise(summary['promised'])} promised, {n:,} rows that no model has seen"
+    kept, cells = _kept(columns, rows)
+    return Table("methods", caption, kept, [Row(row) for row in cells])
+
+
+def _with_error(value: Any, error: Any) -> Cell:
+    if value is None or error is None:
+        return Cell("–")
+    return Cell(f"{value:.3f} ± {error:.3f}".replace("-", "−"), float(value))
+
+
+def _differences(summary: dict[str, Any]) -> Table:
+    columns = [Column("Method", False), Column("Measure", False), Column("Difference"), Column("95 % from")]
+    columns += [Column("95 % to"), Column("Verdict", False, "With a chance of at most 5 % that any is wrong.")]
+    rows = []
+    for one in summary["differences"]:
+        scale = 100 if one["measure"] == "coverage" else 1
+        values = [None if one[key] is None else scale * one[key] for key in ("difference", "lower", "upper")]
+        cells = [text(one["method"]), text(MEASURES[one["measure"]]), *map(number, values), text(one["verdict"])]
+        rows.append(Row(cells))
+    others = {one["method"] for one in summary["differences"]}
+    reference = next(one["method"] for one in summary["methods"] if one["method"] not in others)
+    return Table("differences", f"Differences to {reference} on the same rows", columns, rows)
+
+
+def _coverage_by_group(summary: dict[str, Any]) -> Table:
+    entries = summary["coverage_by_group"]
+    methods = list(dict.fromkeys(name for one in entries for name in one["methods"]))
+    main = summary["in_detail"]
+    several = len(methods) > 1
+    columns = [Column("Group", False), Column("Rows")]
+    columns += [Column(name if several else "Covered") for name in methods]
+    columns += [
+        Column("95 % interval", help=f"What the true share that {main} covers very likely is (exact interval)."),
+        Column(f"Verdict on {main}" if several else "Verdict", False),
+        Column("Mean width"),
+        Column("Calibration can give", help="The share covered in nine of ten calibrations with this number of rows."),
+    ]
+    kept, cells = _kept(columns, [_group_cells(one, methods, main) for one in entries])
+    rows = [Row(row, one["group"]) for row, one in zip(cells, entries, strict=True)]
+    return Table("coverage_by_group", f"Coverage by group, {promise(summary['promised'])} promised", kept, rows)
+
+
+def _group_cells(one: dict[str, Any], methods: list[str], main: str) -> list[Cell]:
+    by_method = [share(one["methods"][name]["coverage"]) if name in one["methods"] else Cell("–") for name in methods]
+    measured = one["methods"][main]
+    return [
+        Cell(one["name"], float(one["group"])),
+        number(one["n"]),
+        *by_method,
+        span(measured["coverage_lower"], measured["coverage_upper"]),
+        verdict(one["verdict"]),
+        number(measured["mean_width"]),
+        span(one["band_lower"], one["band_upper"]) if len(methods) == 1 else Cell("–"),  # there is no room
+    ]
+
+
+def _groups(summary: dict[str, Any]) -> Table:
+    entries = summary["groups"]
+    same = all(one["offset_lower"] == one["offset_upper"] for one in entries)
+    offsets = [Column("Offset", help="How far both bounds are moved outwards.")]
+    if not same:
+        offsets = [Column("Lower offset", help="How far the bound is moved outwards."), Column("Upper offset")]
+    columns = [
+        Column("Group", False),
+        Column("Rule", False, "What the group's rows have in common, and nearly no others."),
+        *offsets,
+        Column("Promised", help="The share covered on average over calibration sets."),
+        Column("Exception", False),
+        Column("Calibration rows"),
+        Column("Rule fits", help="Rows with both rule and group, of those with either."),
+        Column("What sets it apart", False, "Where the rule is rough: the columns whose mean differs most from all."),
+    ]
+    rows = [_rule_cells(one, same) for one in entries]
+    kept, cells = _kept(columns, rows)
+    caption = "Groups, their rules and offsets"
+    numbered = [Row(row, int(one["group"])) for row, one in zip(cells, entries, strict=True)]
+    return Table("groups", caption, kept, numbered)
+
+
+def _rule_cells(one: dict[str, Any], same: bool) -> list[Cell]:
+    rough = one["fidelity"] < 0.8
+    offsets = [number(one["offset_lower"])] if same else [number(one["offset_lower"]), number(one["offset_upper"])]
+    return [
+        Cell(f"group {one['group']}", float(one["group"])),
+        text(f"roughly {one['rule']}" if rough else one["rule"]),
+        *offsets,
+        share(one["promised"]),
+        text(one["guarantee"] if one["guarantee"] in (POOLED, INFINITE, REFUSED) else None),
+        number(one["n"]),
+        Cell(f"{100 * one['fidelity']:.0f}\u00a0%", float(one["fidelity"])),
+        text(one["features"] or None if rough else None),
+    ]
+
+
+def _importance(summary: dict[str, Any]) -> Table:
+    entries = sorted(summary["importance"], key=lambda one: -one["share"])
+    columns = [Column("Column", False), Column("Share of all"), Column("Importance"), Column("± over repeats")]
+    rows = [
+        Row([text(one["feature"]), share(one["share"]), number(one["mean"]), number(one["std"])])
+        for one in entries[:MOST_COLUMNS]
+    ]
+    rest = entries[MOST_COLUMNS:]
+    note = f"{len(rest)} other columns have {share(sum(one['share'] for one in rest)).text} of all." if rest else ""
+    return Table("importance", "Importance of columns: the weights behind the groups", columns, rows, note)
+
+
+def _widths(summary: dict[str, Any]) -> Table:
+    names = {"min": "Least", "q1": "First quartile", "median": "Median", "q3": "Third quartile", "max": "Largest"}
+    names |= {"mean": "Mean", "std": "Standard deviation"}
+    columns = [Column("Method", False), *(Column(label) for label in names.values()), Column("Infinite")]
+    some_infinite = any(one["n_infinite"] for one in summary["widths"])
+    rows = [
+        [
+            text(one["method"]),
+            *(number(one[key]) for key in names),
+            number(one["n_infinite"]) if some_infinite else Cell("–"),
+        ]
+        for one in summary["widths"]
+    ]
+    kept, cells = _kept(columns, rows)
+    finite = "finite " if some_infinite else ""
+    return Table("widths", f"Widths of the {finite}intervals", kept, [Row(row) for row in cells])
+
+
+def _regions(name: str, method: str, audit: dict[str, Any]) -> Table:
+    columns = [
+        Column("Region", False),
+        Column("Found as", False),
+        Column("Rows"),
+        Column("Covered"),
+        Column("95 % interval", help="Exact, of each region by itself."),
+        Column("Verdict", False, "With a chance of at most 5 % of any false alarm in the whole audit."),
+        Column("Mean width"),
+    ]
+    rows = [
+        Row(
+            [
+                text(one["region"]),
+                text(one["kind"]),
+                number(one["n"]),
+                share(one["coverage"]),
+                span(one["coverage_lower"], one["coverage_upper"]),
+                verdict(one["verdict"]),
+                number(one["mean_width"]),
+            ]
+        )
+        for one in audit["regions"]
+    ]
+    return Table(name, f"All regions that {method} was judged in, worst first", columns, rows)
+
+
+def _strata(name: str, method: str, audit: dict[str, Any]) -> Table:
+    columns = [Column("Width from"), Column("to"), Column("Rows"), Column("Covered"), Column("95 % interval")]
+    rows = [
+        Row(
+            [
+                number(one["width_from"]),
+                number(one["width_to"]),
+                number(one["n"]),
+                share(one["coverage"]),
+                span(one["coverage_lower"], one["coverage_upper"]),
+            ]
+        )
+        for one in audit["size_strata"]
+    ]
+    return Table(name, f"{method}: coverage by width of the interval", columns, rows)

@@ -1,0 +1,286 @@
+"""The report in a real browser: nothing is loaded or executed that should not be, and it can be used and printed."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from icqr import CQR, ICQR, KMeansPartition
+from icqr.auditing import compare
+from icqr.reporting import report
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="needs Chromium: apt-get install chromium chromium-driver"
+)
+
+HOSTILE = "<script>alert(1)</script>"
+CATEGORIES = ['"><img src=x onerror=alert(2)>', "</script><script>alert(3)</script>", "plain"]
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--window-size=1280,900"]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: Any) -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: Any) -> Path:
+    """A report on two methods; one column's name, one method's and two categories are scripts."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({HOSTILE: rng.random(1500), "kind": rng.choice(CATEGORIES, 1500), "c": rng.random(1500)})
+    noise = rng.normal(size=1500) * (1 + 3 * X[HOSTILE])
+    y = pd.Series(5 * X[HOSTILE] + 3 * (X["kind"] == CATEGORIES[0]) + noise, name=f"y {HOSTILE}")
+    small, train, test = HistGradientBoostingRegressor(max_iter=15), slice(0, 1000), slice(1000, None)
+    models: dict[str, Any] = {
+        "CQR": CQR(small, random_state=0).fit(X[train], y[train]),
+        HOSTILE: ICQR(small, partition=KMeansPartition(choose=6), random_state=0).fit(X[train], y[train]),
+    }
+    found = compare(models, X[test], y[test], groups="kind", with_excess_risk=False)
+    target = tmp_path_factory.mktemp("report") / "report.html"
+    return report(found, target, X[test], y[test], methods=models, about={"file": CATEGORIES[0]})
+
+
+@pytest.fixture
+def page(browser: Any, path: Path) -> Any:
+    """The report, freshly opened, in a wide window, light, on a screen."""
+    show(browser, 1280)
+    browser.get(path.as_uri())
+    return browser
+
+
+def show(browser: Any, width: int, media: str = "screen", scheme: str = "light") -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+
+def column(page: Any, table: str, place: int) -> list[str]:
+    script = "return Array.from(document.querySelectorAll(arguments[0]), cell => cell.textContent.trim())"
+    return list(page.execute_script(script, f"#table-{table} tbody tr > :nth-child({place})"))
+
+
+def values(page: Any, table: str, place: int) -> list[float]:
+    script = "return Array.from(document.querySelectorAll(arguments[0]), cell => Number(cell.dataset.value))"
+    return list(page.execute_script(script, f"#table-{table} tbody tr > :nth-child({place})"))
+
+
+def faint(page: Any, picture: str) -> set[str]:
+    """Give the classes of a picture's parts that are faint."""
+    script = """return Array.from(document.querySelectorAll(`#picture-${arguments[0]} [class^="group-"]`))
+        .filter(part => { part.style.transition = "none"; return Number(getComputedStyle(part).opacity) < 0.5 })
+        .map(part => part.classList[0])"""
+    return set(page.execute_script(script, picture))
+
+
+# -- Nothing goes wrong, nothing leaves -------------------------------------------------------------------
+
+
+def test_no_message_no_request_and_no_foreign_script(browser: Any, path: Path) -> None:
+    browser.get("about:blank")
+    browser.get_log("browser"), browser.get_log("performance")
+    browser.get(path.as_uri())
+    assert browser.get_log("browser") == []  # an alert would have raised here already
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
+    assert set(loaded) <= {"data:,"}  # the empty icon
+    sent = [one["message"] for one in browser.get_log("performance") if "Network.requestWillBeSent" in one["message"]]
+    assert not [message for message in sent if '"url":"http' in message]
+    assert browser.execute_script("return document.scripts.length") == 2
+    assert browser.execute_script("return document.images.length") == 0
+    assert browser.find_element(By.TAG_NAME, "h1").text == f"Prediction intervals for y {HOSTILE}"
+
+
+def test_the_pages_policy_stops_what_is_not_its_own(page: Any) -> None:
+    page.execute_script("document.body.insertAdjacentHTML('beforeend', '<img src=http://x.invalid onerror=ran=1>')")
+    page.execute_async_script("setTimeout(arguments[0], 100)")
+    assert page.execute_script("return typeof ran") == "undefined"
+    assert "Content Security Policy" in page.get_log("browser")[0]["message"]
+
+
+def test_the_numbers_can_be_read_from_the_page(page: Any) -> None:
+    found = page.execute_script("return JSON.parse(document.getElementById('summary').textContent)")
+    assert found["in_detail"] == HOSTILE
+    assert found["computed"]["about"] == {"file": CATEGORIES[0]}
+    assert page.find_element(By.ID, "save").is_displayed()
+
+
+# -- It can be used -------------------------------------------------------------------------------------
+
+
+def test_a_table_sorts_by_a_click_on_its_head(page: Any) -> None:
+    before = column(page, "groups", 1)
+    head = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(3)")
+    assert head.text == "Offset"
+    for order in ("ascending", "descending"):
+        page.execute_script("arguments[0].querySelector('button').click()", head)
+        assert head.get_attribute("aria-sort") == order
+        numbers = values(page, "groups", 3)
+        assert numbers == sorted(numbers, reverse=order == "descending")
+    assert sorted(column(page, "groups", 1)) == sorted(before)
+    other = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(2)")
+    page.execute_script("arguments[0].querySelector('button').click()", other)
+    assert head.get_attribute("aria-sort") is None
+    assert other.get_attribute("aria-sort") == "ascending"
+
+
+def test_unknown_values_stay_last_and_infinity_is_a_number(page: Any) -> None:
+    page.execute_script("""
+        const rows = document.querySelectorAll("#table-groups tbody tr");
+        rows[0].cells[2].dataset.value = "";
+        rows[1].cells[2].dataset.value = "inf";
+        rows[2].cells[2].dataset.value = "-inf";
+    """)
+    raw = "return Array.from(document.querySelectorAll('#table-groups tbody td:nth-child(3)'), c => c.dataset.value)"
+    head = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(3) button")
+    for first, last in (("-inf", "inf"), ("inf", "-inf")):
+        page.execute_script("arguments[0].click()", head)
+        found = page.execute_script(raw)
+        assert (found[0], found[-2], found[-1]) == (first, last, "")
+
+
+def test_a_group_that_is_pointed_at_stands_out_everywhere(page: Any) -> None:
+    row = page.find_element(By.CSS_SELECTOR, '#table-groups tr[data-group="2"]')
+    page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", row)
+    assert faint(page, "map") == set()
+    ActionChains(page).move_to_element(row).perform()
+    for picture in ("map", "coverage_by_group", "intervals"):
+        assert faint(page, picture) == {f"group-{group}" for group in (0, 1, 3, 4, 5)}
+    lit = page.find_elements(By.CSS_SELECTOR, "tr.lit")
+    assert {one.get_attribute("data-group") for one in lit} == {"2"}
+    assert len(lit) == 2
+    ActionChains(page).move_to_element(page.find_element(By.TAG_NAME, "h1")).perform()
+    assert faint(page, "map") == set()
+
+
+def test_a_group_can_be_chosen_by_keyboard_and_stays(page: Any) -> None:
+    button = page.find_element(By.CSS_SELECTOR, '#table-groups tr[data-group="1"] button')
+    page.execute_script("arguments[0].focus()", button)
+    assert "group-1" not in faint(page, "map")
+    assert faint(page, "map")
+    button.send_keys(Keys.SPACE)
+    assert button.get_attribute("aria-pressed") == "true"
+    page.execute_script("arguments[0].blur()", button)
+    assert "group-0" in faint(page, "map")
+    assert page.find_element(By.ID, "said").get_attribute("textContent")
+    ActionChains(page).send_keys(Keys.ESCAPE).perform()
+    assert faint(page, "map") == set()
+    assert button.get_attribute("aria-pressed") == "false"
+
+
+def test_a_group_in_a_picture_stands_out_in_the_tables(page: Any) -> None:
+    part = page.find_element(By.CSS_SELECTOR, "#picture-map .group-3")
+    page.execute_script("arguments[0].dispatchEvent(new PointerEvent('pointerenter'))", part)
+    lit = page.find_elements(By.CSS_SELECTOR, "tr.lit")
+    assert {one.get_attribute("data-group") for one in lit} == {"3"}
+
+
+def test_all_that_can_be_used_can_be_reached_by_keyboard_and_is_named(page: Any) -> None:
+    page.execute_script("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    wanted = page.execute_script("return document.querySelectorAll('a, button, summary').length")
+    reached, named = set(), True
+    for _ in range(wanted + 20):
+        ActionChains(page).send_keys(Keys.TAB).perform()
+        found = page.execute_script("""
+            const at = document.activeElement;
+            window.seen ??= new Map();
+            if (at === document.body) return null;
+            if (!seen.has(at)) seen.set(at, seen.size);
+            const ring = getComputedStyle(at).outlineStyle;
+            return [seen.get(at), at.tagName, at.textContent.trim() !== "" && ring !== "none"];
+        """)
+        if found is None:
+            break
+        if found[1] in ("A", "BUTTON", "SUMMARY"):
+            reached.add(found[0])
+        named = named and found[2]
+    assert len(reached) == wanted
+    assert named
+
+
+# -- It can be read, on a screen and on paper -----------------------------------------------------------
+
+
+def overflowing(page: Any) -> list[str]:
+    """Name what is wider than the page, or holds more than it shows."""
+    script = """
+        const width = document.documentElement.clientWidth;
+        const wide = Array.from(document.querySelectorAll("table, figure, svg, p, dl, ul"))
+            .filter(one => one.getClientRects().length && one.getBoundingClientRect().right > width + 1);
+        const cut = Array.from(document.querySelectorAll(".scroll, td, th"))
+            .filter(one => one.scrollWidth > one.clientWidth + 1 && one.getClientRects().length);
+        return [...wide, ...cut].map(one => `${one.tagName} ${one.id} ${one.textContent.slice(0, 40)}`)"""
+    return list(page.execute_script(script))
+
+
+@pytest.mark.parametrize("millimetres", [182, 120])  # A4 and A5, less the margins
+def test_on_paper_no_table_is_cut_off(page: Any, millimetres: int) -> None:
+    page.execute_script("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    show(page, round(millimetres / 25.4 * 96), media="print")
+    assert overflowing(page) == []
+    assert not page.find_element(By.TAG_NAME, "nav").is_displayed()
+    printed = page.execute_cdp_cmd("Page.printToPDF", {})["data"]
+    assert base64.b64decode(printed).startswith(b"%PDF")
+    assert page.find_element(By.CSS_SELECTOR, "#table-groups thead th").text == "Group"
+    assert not page.find_element(By.CSS_SELECTOR, "#table-groups thead button").is_displayed()  # it would not repeat
+
+
+def test_on_paper_a_dark_page_is_light(page: Any) -> None:
+    show(page, 800, media="print", scheme="dark")
+    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_itself_never_scrolls_sideways(page: Any, width: int) -> None:
+    show(page, width)
+    page.refresh()
+    page.execute_script("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    scrolling = page.execute_script("""
+        window.dispatchEvent(new Event("resize"));
+        return Array.from(document.querySelectorAll(".scroll"))
+            .filter(box => box.scrollWidth > box.clientWidth).map(box => box.tabIndex)""")
+    assert set(scrolling) <= {0}  # what scrolls can be reached
+    assert width > 600 or scrolling
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_the_page(page: Any, scheme: str) -> None:
+    """Contrast of at least 4.5 (WCAG AA), which `--soft`, the links and the verdicts must have on both backgrounds."""
+    show(page, 1280, scheme=scheme)
+    style = "return getComputedStyle(document.documentElement).getPropertyValue(arguments[0]).trim()"
+    colors = {name: page.execute_script(style, f"--{name}") for name in ("ink", "soft", "link", "good", "bad", "fair")}
+    for ground in ("paper", "wash", "lit"):
+        behind = page.execute_script(style, f"--{ground}")
+        assert {name for name, color in colors.items() if contrast(color, behind) < 4.5} == set()
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(luminance(color) for color in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(color: str) -> float:
+    parts = np.array([int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])

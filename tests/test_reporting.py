@@ -1,0 +1,388 @@
+"""The report's dict against model and audit, escaping, what is left out, and writing that leaves no half file."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.exceptions import NotFittedError
+
+from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, Naive
+from icqr.auditing import Audit, audit, compare
+from icqr.datasets import make_heteroscedastic
+from icqr.reporting import report, summarize
+from icqr.reporting.origins import GUARANTEES, OTHER_LIBRARY
+from icqr.reporting.tables import Cell, number, share, span, tables_of, verdict
+
+INF = float("inf")
+HOSTILE = "<script>alert(1)</script>"
+CATEGORIES = ['"><img src=x onerror=alert(2)>', "it's </script><script>alert(3)</script>"]
+SMALL = HistGradientBoostingRegressor(max_iter=15)
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[pd.DataFrame, pd.Series[float]]:
+    return make_heteroscedastic(600, n_features=3, random_state=1, return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Any]:
+    X, y = make_heteroscedastic(900, n_features=3, random_state=0, return_X_y=True)
+    options: dict[str, Any] = {"coverage": 0.8, "random_state": 0}
+    fitted: list[Any] = [method(SMALL, **options).fit(X, y) for method in (Naive, QR, CQR)]
+    fitted.append(ICQR(SMALL, partition=KMeansPartition(choose=3), **options).fit(X, y))
+    return {type(model).__name__: model for model in fitted}
+
+
+@pytest.fixture(scope="module")
+def found(models: dict[str, Any], rows: tuple[Any, Any]) -> Audit:
+    return audit(rows[1], models["ICQR"], rows[0], with_excess_risk=False)
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and identifiers of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, attribute, value in self.attributes if attribute == name]
+
+
+def written(folder: Path, *given: Any, **options: Any) -> str:
+    return report(given[0], folder / "report.html", *given[1:], **options).read_text(encoding="utf-8")
+
+
+# -- The dict --------------------------------------------------------------------------------------------
+
+
+def test_the_summary_is_what_model_and_audit_say(models: dict[str, Any], rows: tuple[Any, Any], found: Audit) -> None:
+    model, (X, y) = models["ICQR"], rows
+    summary = summarize(found, X, y, methods=model)
+    assert summary["title"] == "Prediction intervals for y"
+    assert summary["promised"] == model.coverage
+    assert summary["audits"] == {"ICQR": found.to_dict()}
+    (method,) = summary["methods"]
+    assert method["coverage"] == found.numbers["coverage"]
+    assert method["undercovers"] == (found.regions["verdict"] == "undercovers").sum()
+    assert [one["offset_lower"] for one in summary["groups"]] == model.groups_["offset_lower"].tolist()
+    assert [one["rule"] for one in summary["groups"]] == model.groups_["rule"].tolist()
+    assert [one["share"] for one in summary["importance"]] == model.importances_["share"].tolist()
+    assert summary["choice_of_k"]["k"] == 3
+    assert "the number that was asked for" in summary["choice_of_k"]["sentence"]
+    assert summary["computed"]["data"] == {"target": "y", "columns": 3, "rows checked": 600}
+    (origin,) = summary["computed"]["models"]
+    assert origin["training rows"] + origin["calibration rows"] == 900
+    assert origin["guarantee"] == GUARANTEES["group-wise"]
+    assert origin["seed"] == "0"
+    assert {"icqr", "python", "scikit-learn"} <= summary["computed"]["versions"].keys()
+
+
+def test_coverage_by_group_is_that_of_the_models_groups(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
+    (X, y), model = rows, models["ICQR"]
+    groups = summarize(models, X, y)["coverage_by_group"]
+    assert [one["group"] for one in groups] == [0, 1, 2]
+    label = model.explain(X)["group"].to_numpy()
+    for one in groups:
+        inside = label == one["group"]
+        assert one["n"] == inside.sum()
+        assert list(one["methods"]) == ["Naive", "QR", "CQR", "ICQR"]
+        for name, measured in one["methods"].items():
+            low, high = models[name].predict_interval(X)[inside].T
+            assert measured["coverage"] == pytest.approx(np.mean((low <= y[inside]) & (y[inside] <= high)))
+            assert measured["mean_width"] == pytest.approx(np.mean(high - low))
+
+
+def test_a_comparison_says_who_falls_short(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
+    summary = summarize(models, *rows)
+    said = summary["verdict"]["sentence"]
+    for one in summary["methods"]:
+        assert f"with {one['method']} {one['undercovers'] or 'none'} of {one['regions']}" in said
+    assert set(summary["verdict"]["methods"]) <= set(models)
+    assert {one["method"] for one in summary["differences"]} == {"QR", "CQR", "ICQR"}
+    assert len(summary["findings"]["comparison"]) == 6
+
+
+def test_given_groups_follow_the_models_own() -> None:
+    X, y = make_heteroscedastic(900, n_features=2, random_state=0, return_X_y=True)
+    model = ICQR(SMALL, coverage=0.8, partition=KMeansPartition(choose=2), random_state=0).fit(X, y)
+    labels = np.arange(900) % 12
+    groups = summarize(audit(y, model, X, groups=labels, with_excess_risk=False))["coverage_by_group"]
+    assert [one["name"] for one in groups[:4]] == ["group 0", "group 1", "group = 0", "group = 1"]
+    assert [one["group"] for one in groups] == list(range(14))
+    assert groups[-1]["name"] == "group = 11"  # as numbers are read, not as text
+
+
+def test_groups_that_were_compared_have_every_method(rows: tuple[Any, Any]) -> None:
+    y = rows[1]
+    methods = {"a": np.full((600, 2), [-1, 1]), "b": np.full((600, 2), [-9, 9])}
+    compared = compare(methods, rows[0], y, coverage=0.8, groups=np.arange(600) % 2, with_excess_risk=False)
+    groups = summarize(compared)["coverage_by_group"]
+    assert [list(one["methods"]) for one in groups] == [["a", "b"], ["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("covered", "promised", "status"),
+    [(450, 0.9, "holds"), (350, 0.9, "broken"), (500, 0.9, "cautious"), (46, 0.9, "unknown")],
+)
+def test_the_verdict(covered: int, promised: float, status: str) -> None:
+    n = 50 if covered < 50 else 500
+    y = np.random.default_rng(0).permutation(np.repeat([0.0, 5.0], [covered, n - covered]))
+    found = summarize(audit(y, np.full((n, 2), [-1, 1]), coverage=promised))["verdict"]
+    assert found["status"] == status
+    assert f"{100 * covered / n:.1f} % of {n} rows are covered, 90 % promised" in found["sentence"]
+
+
+def test_a_region_that_falls_short_is_named() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"hr": rng.integers(0, 24, 6000)})
+    y = rng.normal(size=6000) * np.where(X["hr"] <= 2, 1.6, 0.9)
+    found = summarize(audit(y, np.full((6000, 2), [-1.645, 1.645]), X, coverage=0.9, with_excess_risk=False))
+    assert found["verdict"]["status"] == "partly"
+    assert re.search(r"fall short, rows with hr ≤ 2 most \(\d\d\.\d %\)\.$", found["verdict"]["sentence"])
+
+
+def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
+    X = pd.DataFrame({"a": np.linspace(0, 1, 300), "site": ["x"] * 295 + ["y"] * 5})
+    with pytest.warns(UserWarning, match="pooled"):
+        model = ICQR(SMALL, partition=GroupPartition("site"), random_state=0).fit(X, X["a"])
+    (origin,) = summarize(model)["computed"]["models"]
+    assert "in groups too small for a promise" in origin["exception"]
+    assert [row.cells[4].text for row in tables_of(summarize(model))["groups"].rows] == ["–", "none (pooled offset)"]
+
+
+# -- What can't be made is left out ----------------------------------------------------------------------
+
+
+def test_bare_intervals_have_no_parts_of_a_model(tmp_path: Path) -> None:
+    y = np.random.default_rng(0).normal(size=200)
+    page = written(tmp_path, audit(y, np.full((200, 2), [-2, 2]), coverage=0.9))
+    heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert heads == ["In numbers", "Worst regions", "Widths", "How it was computed"]
+    assert OTHER_LIBRARY in page
+    assert "<svg" not in page
+
+
+def test_bare_intervals_with_their_rows_have_pictures(tmp_path: Path) -> None:
+    y = pd.Series(np.random.default_rng(0).normal(size=200), name="sales")
+    bounds = np.full((200, 2), [-2.0, 2.0])
+    page = written(tmp_path, audit(y, bounds, coverage=0.9), None, y, methods=bounds)
+    assert re.findall(r'<figure id="picture-(\w+)"', page) == ["widths", "intervals", "residuals"]
+    assert "Prediction intervals for sales" in page
+    bounds[0] = -INF, INF
+    page = written(tmp_path, audit(y, bounds, coverage=0.9), None, y, methods=bounds)
+    assert re.findall(r'<figure id="picture-(\w+)"', page) == ["widths"]
+    assert "∞" in page
+
+
+def test_a_model_alone_says_what_it_promises(models: dict[str, Any], tmp_path: Path) -> None:
+    page = written(tmp_path, models["ICQR"])
+    heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert heads == ["Groups", "Importance", "Number of groups", "How it was computed"]
+    assert "Not checked yet" in page
+    heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", written(tmp_path, models["QR"]))
+    assert heads == ["How it was computed"]
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_a_bound_on_one_side(side: str, tmp_path: Path) -> None:
+    X, y = make_heteroscedastic(600, n_features=2, random_state=0, return_X_y=True)
+    model = ICQR(SMALL, side=side, partition=KMeansPartition(choose=2), random_state=0).fit(X[:400], y[:400])
+    found = audit(y[400:], model, X[400:], with_excess_risk=False)
+    page = written(tmp_path, found, X[400:], y[400:], methods=model, json_path=tmp_path / "summary.json")
+    assert "∞" in page
+    stored = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert stored["methods"][0]["mean_width"] == "Infinity"
+    assert stored["groups"][0][f"offset_{'upper' if side == 'lower' else 'lower'}"] is None
+
+
+def test_arrays_instead_of_tables(tmp_path: Path) -> None:
+    X, y = make_heteroscedastic(600, n_features=2, random_state=0, return_X_y=True)
+    X, y = X.to_numpy(), y.to_numpy()
+    model = ICQR(SMALL, partition=KMeansPartition(choose=2), random_state=0).fit(X[:400], y[:400])
+    found = audit(y[400:], model, X[400:], with_excess_risk=False)
+    page = written(tmp_path, found, X[400:], y[400:], methods=model)
+    assert len(re.findall("<figure ", page)) == 7
+    assert "<h1>Prediction intervals</h1>" in page
+
+
+# -- The page --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def page(models: dict[str, Any], rows: tuple[Any, Any], tmp_path_factory: Any) -> str:
+    return written(tmp_path_factory.mktemp("page"), models, *rows, about={"file": "a <b>.csv", "rows": 1500})
+
+
+def test_the_page_is_whole_and_by_itself(page: str) -> None:
+    assert page.startswith("<!DOCTYPE html>")
+    parsed = Page(page)
+    identifiers = parsed.values("id")
+    assert len(identifiers) == len(set(identifiers))
+    for link in [value for value in parsed.values("href") if value != "data:,"]:
+        assert link.startswith("#")
+        assert link[1:] in identifiers
+    for labelled in parsed.values("aria-labelledby"):
+        assert labelled in identifiers
+    assert {"link", "script", "style"} <= set(parsed.tags)
+    assert not {"iframe", "img", "object", "embed"} & set(parsed.tags)
+    addresses = set(re.findall(r"https?://[^\"' <]+", page))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert not parsed.values("src")
+    assert len(page.encode()) < 2_000_000
+
+
+def test_tables_and_pictures_can_be_read_aloud(page: str) -> None:
+    parsed = Page(page)
+    assert parsed.tags.count("table") == parsed.tags.count("caption") > 5
+    heads = [(tag, name, value) for tag, name, value in parsed.attributes if tag == "th" and name == "scope"]
+    assert len(heads) == parsed.tags.count("th")
+    figures = re.findall(r"<figure.*?</figure>", page, flags=re.DOTALL)
+    assert len(figures) == 7
+    for figure in figures:
+        assert 'role="img"' in figure
+        assert re.search(r"<svg[^>]*><title>[^<]{20,}</title>", figure)
+    assert [tag for tag in ("header", "nav", "main", "footer") if tag in parsed.tags] == [
+        "header",
+        "nav",
+        "main",
+        "footer",
+    ]
+    assert re.findall(r"<h(\d)", page)[:2] == ["1", "2"]
+
+
+def test_all_groups_can_be_highlighted(page: str) -> None:
+    for group in range(3):
+        assert page.count(f'data-group="{group}"') == 2  # coverage by group, and the groups' rules
+        for name in ("coverage_by_group", "map", "intervals", "residuals"):
+            figure = re.search(rf'<figure id="picture-{name}".*?</figure>', page, flags=re.DOTALL)
+            assert figure is not None
+            assert f'class="group-{group}"' in figure[0]
+
+
+def test_the_embedded_numbers_are_those_of_the_file(
+    models: dict[str, Any], rows: tuple[Any, Any], tmp_path: Path
+) -> None:
+    page = written(tmp_path, models["CQR"], *rows, json_path=tmp_path / "numbers.json")
+    embedded = re.search(r'<script type="application/json" id="summary">(.*?)</script>', page, flags=re.DOTALL)
+    assert embedded is not None
+    assert json.loads(embedded[1]) == json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))
+
+
+def test_everything_from_data_is_escaped(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({HOSTILE: rng.random(600), "kind": rng.choice(CATEGORIES, 600), "$x_1$ & <b>": rng.random(600)})
+    y = pd.Series(X[HOSTILE] + (X["kind"] == CATEGORIES[0]) * 3 + rng.normal(size=600), name=f"y {HOSTILE}")
+    model = ICQR(SMALL, partition=KMeansPartition(choose=3), random_state=0).fit(X[:400], y[:400])
+    found = compare({HOSTILE: model}, X[400:], y[400:], groups=X["kind"][400:], with_excess_risk=False)
+    options: dict[str, Any] = {"methods": {HOSTILE: model}, "about": {"file <i>": CATEGORIES[0]}}
+    page = written(tmp_path, found, X[400:], y[400:], **options)
+    tags = Page(page).tags
+    assert tags.count("script") == 2
+    assert not {"img", "b", "i"} & set(tags)
+    assert not [name for _, name, _ in Page(page).attributes if name.startswith("on")]
+    assert "&lt;script&gt;alert(1)" in page
+    embedded = re.search(r'id="summary">(.*?)</script>', page, flags=re.DOTALL)
+    assert embedded is not None
+    assert "<" not in embedded[1]
+    assert json.loads(embedded[1])["in_detail"] == HOSTILE
+
+
+def test_cells() -> None:
+    assert number(-0.5) == Cell("−0.5", -0.5)
+    assert number(INF) == Cell("∞", INF)
+    assert share(None) == span(0.1, None) == Cell("–", None)
+    assert verdict("undercovers").sign == "▼"
+    assert verdict("undercovers").value < verdict("overcovers").value < verdict("holds").value  # type: ignore[operator]
+
+
+# -- Writing ---------------------------------------------------------------------------------------------
+
+
+def test_a_failure_leaves_the_old_file(found: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old", encoding="utf-8")
+    path.chmod(0o640)
+
+    def no_room(*_: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", no_room)
+        with pytest.raises(OSError, match="no space left"):
+            report(found, path)
+    with monkeypatch.context() as patched:
+        patched.setattr("icqr.reporting.render.pictures_of", no_room)
+        with pytest.raises(OSError, match="no space left"):
+            report(found, path, json_path=tmp_path / "numbers.json")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    report(found, path)
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_still_leads_to_the_report(found: Audit, tmp_path: Path) -> None:
+    (tmp_path / "latest.html").symlink_to(tmp_path / "report.html")
+    report(found, tmp_path / "latest.html")
+    assert (tmp_path / "latest.html").is_symlink()
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_text_that_is_no_text_does_not_stop_the_report(found: Audit, tmp_path: Path) -> None:
+    assert "a?b" in written(tmp_path, found, title="a\ud800b")
+
+
+def test_errors_say_what_to_do(models: dict[str, Any], rows: tuple[Any, Any], found: Audit, tmp_path: Path) -> None:
+    X, y = rows
+    path = tmp_path / "report.html"
+    with pytest.raises(TypeError, match="got ndarray; for intervals of other libraries pass audit"):
+        report(np.zeros((3, 2)), path)
+    with pytest.raises(TypeError, match="got dict of ICQR, ndarray"):
+        report({"a": models["ICQR"], "b": np.zeros((3, 2))}, path)
+    with pytest.raises(NotFittedError):
+        report(ICQR(), path)
+    with pytest.raises(ValueError, match="got no y; give both, or neither"):
+        report(models["CQR"], path, X)
+    with pytest.raises(ValueError, match="X and y must be given with several models"):
+        report(models, path)
+    with pytest.raises(ValueError, match="methods goes with an audit"):
+        report(models["CQR"], path, X, y, methods=models["CQR"])
+    with pytest.raises(ValueError, match="methods must be given with y"):
+        report(found, path, X, y)
+    with pytest.raises(ValueError, match="y must be given with intervals"):
+        report(found, path, methods=np.zeros((600, 2)))
+    with pytest.raises(ValueError, match=r"must be what was audited: 600 rows of which ICQR covers .*, got 599"):
+        report(found, path, X[1:], y[1:], methods=models["ICQR"])
+    with pytest.raises(IsADirectoryError, match=r"add a name: .*report\.html"):
+        report(found, tmp_path)
+    with pytest.raises(FileNotFoundError, match="in a folder that exists"):
+        report(found, tmp_path / "no" / "report.html")
+    compared = compare({"a": np.full((600, 2), [-1, 1])}, X, y, coverage=0.8, with_excess_risk=False)
+    with pytest.raises(ValueError, match=r"names that were compared, \['a'\], got \['b'\]"):
+        report(compared, path, X, y, methods={"b": np.full((600, 2), [-1, 1])})
+    assert not path.exists()
+
+
+def test_without_jinja2_the_error_names_the_extra(
+    found: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r'pip install "icqr\[report\]"'):
+        report(found, tmp_path / "report.html")
