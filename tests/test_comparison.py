@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import QuantileRegressor
 
 from icqr import CQR, QR
-from icqr.auditing.comparison import _judged, _paired, compare
+from icqr.auditing.comparison import UNCLEAR, _difference_sentence, _judged, _paired, compare
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"a": RNG.random(800), "b": RNG.random(800)})
@@ -100,3 +100,9 @@ def test_errors() -> None:
     models = [CQR(QuantileRegressor(alpha=0), coverage=c).fit(X, Y) for c in (0.8, 0.9)]
     with pytest.raises(ValueError, match=r"methods must promise the same coverage, got CQR: 0\.8, CQR \(2\): 0\.9"):
         compare(models, X, Y)
+
+
+@pytest.mark.parametrize(("lower", "among"), [(-18.8, True), (-1.0, False)])
+def test_a_difference_that_is_clear_only_alone_says_so(lower: float, among: bool) -> None:
+    row = {"method": "QR", "measure": "interval_score", "verdict": UNCLEAR, "lower": lower, "upper": lower + 17}
+    assert ("among so many comparisons; alone, the difference" in _difference_sentence(row, 190.0, "Naive")) == among

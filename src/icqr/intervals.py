@@ -114,6 +114,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         check_weights(fit_params, len(rows))
         params = _check_method_params(rows.X, self._routed(fit_params), indices=train.index)
         warn_about_text(rows.X)
+        self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
         self._fit_model(train, seeds.model, params)
         self._fit_groups(train, held_out, seeds)
         return self._calibrate(held_out, self._guarantee())

@@ -251,8 +251,10 @@ def _findings(audits: dict[str, Audit], differences: pd.DataFrame, base: str) ->
 def _difference_sentence(row: dict[str, Any], reference: float, base: str) -> str:
     what = f"{row['method']}: {MEASURES[row['measure']]}"
     if row["verdict"] == UNCLEAR:
-        likely = f"{row['lower']:.3g} and {row['upper']:.3g}"
-        return f"{what} not clearly different from that of {base}; the difference is very likely between {likely}."
+        likely = f"the difference is very likely between {row['lower']:.3g} and {row['upper']:.3g}"
+        if row["lower"] > 0 or row["upper"] < 0:  # clear on its own, but there are several comparisons
+            return f"{what} not clearly different from that of {base} among so many comparisons; alone, {likely}."
+        return f"{what} not clearly different from that of {base}; {likely}."
     near, far = sorted(abs(row[end]) for end in ("lower", "upper"))
     share = f"{percent(abs(row['difference']) / reference)} {row['verdict']} than that of {base}"
     return f"{what} {share}, very likely between {percent(near / reference)} and {percent(far / reference)}."

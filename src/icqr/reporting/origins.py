@@ -67,7 +67,7 @@ def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
         "method": name,
         "model": repr(model._inner()),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
-        "training rows": _training_rows(model),
+        "training rows": model.n_train_ or None,
         "calibration rows": int(model.calibration_.sizes.sum()) or None,
         "groups": model.n_groups_,
         "seed": repr(model.random_state),
@@ -85,13 +85,6 @@ def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
 def _crossed(model: IntervalRegressor) -> str | None:
     names = {"train": "training", "calibration": "calibration"}
     return ", ".join(f"{n:,} in {names[where]}" for where, n in model.n_crossed_.items() if n) or None
-
-
-def _training_rows(model: IntervalRegressor) -> int | None:
-    """Give the number of rows that were clustered, if these are all training rows; else it is not known."""
-    partition = model.partition_
-    counts = getattr(partition, "counts_", None)
-    return int(counts.sum()) if counts is not None and getattr(partition, "data", None) == "train" else None
 
 
 def _versions(models: Any) -> dict[str, str]:
