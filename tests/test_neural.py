@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import pickle
 import signal
@@ -24,8 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 jax = pytest.importorskip("jax")
 pytest.importorskip("optax")
 
-from icqr import neural  # noqa: E402
-from icqr.neural import QuantileNetwork  # noqa: E402
+from icqr.neural import QuantileNetwork, prediction, training  # noqa: E402
 from icqr.quantiles import QuantileModel  # noqa: E402
 
 LEVELS = (0.05, 0.5, 0.95)
@@ -102,12 +100,12 @@ def one_of(layers, t):
 def test_loss_by_hand(tiny):
     layers, X, y, _ = tiny
     expected = [loss_by_hand(one_of(layers, t), X, y) for t in range(2)]
-    np.testing.assert_allclose(neural._losses(layers, X, y, LEVELS), expected, rtol=1e-5)
+    np.testing.assert_allclose(training._losses(layers, X, y, LEVELS), expected, rtol=1e-5)
 
 
 def test_gradient_by_hand_on_shared_rows(tiny):
     layers, X, y, _ = tiny
-    found = jax.tree.leaves(neural._shared_gradients(layers, X, y, LEVELS))
+    found = jax.tree.leaves(training._shared_gradients(layers, X, y, LEVELS))
     for t in range(2):
         for slope, expected in zip(found, gradient_by_hand(one_of(layers, t), X, y), strict=True):
             np.testing.assert_allclose(slope[t], expected, atol=1e-5)
@@ -115,20 +113,20 @@ def test_gradient_by_hand_on_shared_rows(tiny):
 
 def test_gradient_by_hand_on_own_rows(tiny):
     layers, X, y, index = tiny
-    found = jax.tree.leaves(neural._own_gradients(layers, jax.numpy.asarray(X), jax.numpy.asarray(y), index, LEVELS))
+    found = jax.tree.leaves(training._own_gradients(layers, jax.numpy.asarray(X), jax.numpy.asarray(y), index, LEVELS))
     for t in range(2):
         for slope, expected in zip(found, gradient_by_hand(one_of(layers, t), X[index[t]], y[index[t]]), strict=True):
             np.testing.assert_allclose(slope[t], expected, atol=1e-5)
 
 
 def start_of(settings, seed, count):
-    return jax.tree.map(np.asarray, neural._programs(settings)[0](seed, np.arange(count)).layers)
+    return jax.tree.map(np.asarray, training._programs(settings)[0](seed, np.arange(count)).layers)
 
 
 def settings_of(columns, **parameters):
     model = small(**parameters)
     model.n_features_in_ = columns
-    return model._settings()
+    return training.Settings(**model._settings())
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
@@ -137,7 +135,7 @@ def test_one_adam_step_by_hand(weight_decay):
     X, y = data(20)
     model = small(epochs=1, learning_rate=0.01, weight_decay=weight_decay).fit(X, y)
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    before = one_of(start_of(model._settings(), seed, 1), 0)
+    before = one_of(start_of(training.Settings(**model._settings()), seed, 1), 0)
     slopes = gradient_by_hand(before, model._scaled(X), y)
     after = [array[0] for pair in zip(model.weights_, model.biases_, strict=True) for array in pair]
     for place, (array, slope) in enumerate(zip([a for layer in before for a in layer], slopes, strict=True)):
@@ -161,12 +159,12 @@ def test_start_is_glorot_uniform_with_zero_biases():
 def test_every_batch_takes_a_step_and_each_row_is_seen_once():
     """60 rows in batches of 25 are three steps an epoch, the last one with 10 rows."""
     settings = settings_of(3, batch_size=25)
-    orders = neural._orders(settings, 0, range(2), 0, 60)
+    orders = training._orders(settings, 0, range(2), 0, 60)
     assert np.array_equal(np.sort(orders[0]), np.tile(np.arange(60), (2, 1)))
     assert not np.array_equal(orders[0, 0], orders[0, 1])
     assert not np.array_equal(orders[0], orders[1])
     X, y = (jax.numpy.asarray(array, dtype="f") for array in data())
-    task = neural._Task(settings, neural._Rates(1e-3, 0.0), neural._Rows(X, y, X[:0], y[:0]), seed=0, epochs=2)
+    task = training.Task(settings, training.Rates(1e-3, 0.0), training.Rows(X, y, X[:0], y[:0]), seed=0, epochs=2)
     state = task.train(range(2), None, lambda done: None)
     assert int(state.optimizer[1][0].count) == 2 * 3
 
@@ -269,7 +267,7 @@ def test_a_stopped_run_goes_on_to_the_bit(tmp_path, monkeypatch, early):
     X, y = data()
     model = small(epochs=60, batch_size=25, n_networks=3, chunk_size=2, **early)
     whole = clone(model).fit(X, y)
-    write = neural._write
+    write = training.write
     for stop_after in (1, 4):
         written = []
 
@@ -280,10 +278,10 @@ def test_a_stopped_run_goes_on_to_the_bit(tmp_path, monkeypatch, early):
                 raise KeyboardInterrupt
 
         folder = tmp_path / str(stop_after)
-        monkeypatch.setattr(neural, "_write", interrupted)
+        monkeypatch.setattr(training, "write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             clone(model).set_params(checkpoint=folder).fit(X, y)
-        monkeypatch.setattr(neural, "_write", write)
+        monkeypatch.setattr(training, "write", write)
         assert same(whole, clone(model).set_params(checkpoint=folder).fit(X, y))
         assert not list(folder.glob("*.part"))
 
@@ -317,7 +315,7 @@ def test_a_finished_checkpoint_is_not_trained_again(tmp_path, monkeypatch):
     X, y = data()
     model = small(checkpoint=tmp_path)
     first = clone(model).fit(X, y)
-    monkeypatch.setattr(neural, "_write", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "write", lambda *_: pytest.fail("trained again"))
     assert same(first, clone(model).fit(X, y))
 
 
@@ -363,7 +361,7 @@ def three():
 @pytest.mark.parametrize("column", range(4))
 def test_replacer_equals_the_plain_way(three, column, monkeypatch):
     model, X, _ = three
-    monkeypatch.setattr(neural, "_ROWS_PER_BLOCK", 64)
+    monkeypatch.setattr(prediction, "_ROWS_PER_BLOCK", 64)
     rng = np.random.default_rng(1)
     values = np.stack([rng.permutation(X[:, column]), X[:, column], rng.normal(size=len(X))])
     found = model.replacer(X).replace(column, values)
@@ -462,20 +460,30 @@ def test_missing_values_are_refused():
 
 
 def test_without_jax_the_error_says_what_to_install(monkeypatch):
-    """The module loads and a fit says what to do; a fitted network predicts without jax."""
+    """A fit says what to do; a fitted network predicts without jax."""
     X, y = data()
     fitted = small().fit(X, y)
     expected = fitted.predict(X)
-    monkeypatch.setitem(sys.modules, "jax", None)
-    spec = importlib.util.spec_from_file_location("neural_without_jax", neural.__file__)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "neural_without_jax", module)
-    spec.loader.exec_module(module)
-    with pytest.raises(ImportError, match=r'pip install "icqr\[neural\]"'):
-        module.QuantileNetwork().fit(X, y)
-    other = module.QuantileNetwork()
-    other.__dict__.update(fitted.__dict__)
-    np.testing.assert_array_equal(other.predict(X), expected)
+    for module in ("jax", "optax"):
+        monkeypatch.delitem(sys.modules, "icqr.neural.training")
+        monkeypatch.delattr("icqr.neural.training")
+        with monkeypatch.context() as absent:
+            absent.setitem(sys.modules, module, None)
+            with pytest.raises(ImportError, match=r'needs jax and optax: pip install "icqr\[neural\]"'):
+                small().fit(X, y)
+            np.testing.assert_array_equal(fitted.predict(X), expected)
+        small().fit(X, y)
+
+
+def test_progress_may_be_told_to_a_callable():
+    X, y = data()
+    told = []
+    small(epochs=45, n_networks=4, chunk_size=2, n_jobs=2, verbose=lambda done, total: told.append((done, total))).fit(
+        X, y
+    )
+    assert {total for _, total in told} == {90}
+    assert told[-1] == (90, 90)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
 class Terminal(io.StringIO):

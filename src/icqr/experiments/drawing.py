@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from icqr.experiments.extras import need
 from icqr.experiments.paper_rows import write_text
+from icqr.plots.style import GREEN, METHOD_COLORS, PURPLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
-COLORS = {"Naive": "#767676", "QR": "#E69F00", "CQR": "#0072B2", "ICQR": "#D55E00"}
-GREEN, PURPLE, INK = "#009E73", "#CC79A7", "#333333"
-VARIANT_COLORS = {"notebook": PURPLE, "printed": GREEN, "ours": COLORS["ICQR"]}
+INK = "#333333"
+VARIANT_COLORS = {"notebook": PURPLE, "printed": GREEN, "ours": METHOD_COLORS["ICQR"]}
 VARIANT_LINES: dict[str, Any] = {"exact": "-", "ours": "-", "printed": (0, (5, 2)), "notebook": (0, (1.5, 1.5))}
 
 #: How all figures look.

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from icqr.calibration import conformal_quantile
-from icqr.experiments.drawing import COLORS, GREEN, INK, PURPLE, Album, new_figure
+from icqr.experiments.drawing import INK, Album, new_figure
 from icqr.features import FloatArray
+from icqr.plots.style import GREEN, METHOD_COLORS, PURPLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,9 +52,11 @@ def _naive_band(panel: Axes, x: FloatArray, residual: FloatArray) -> tuple[float
     """Draw residuals and the band; give the coverage of the first and of the last third."""
     offset = conformal_quantile(np.abs(residual), _COVERAGE)
     inside = np.abs(residual) <= offset
-    panel.axhspan(-offset, offset, color=COLORS["Naive"], alpha=0.18, linewidth=0, label="naive band, 90 %")
-    panel.scatter(x[inside], residual[inside], s=9, color=COLORS["CQR"], linewidth=0, label="inside")
-    panel.scatter(x[~inside], residual[~inside], s=14, color=COLORS["ICQR"], marker="x", linewidth=1, label="outside")
+    panel.axhspan(-offset, offset, color=METHOD_COLORS["Naive"], alpha=0.18, linewidth=0, label="naive band, 90 %")
+    panel.scatter(x[inside], residual[inside], s=9, color=METHOD_COLORS["CQR"], linewidth=0, label="inside")
+    panel.scatter(
+        x[~inside], residual[~inside], s=14, color=METHOD_COLORS["ICQR"], marker="x", linewidth=1, label="outside"
+    )
     third = len(x) // 3
     return float(inside[:third].mean()), float(inside[-third:].mean())
 
@@ -62,7 +65,7 @@ def _pinball(album: Album) -> None:
     figure, (panel,) = new_figure(6, 3.8)
     error = np.linspace(-2, 2, 201)
     levels = (0.05, 0.25, 0.5, 0.75, 0.95)
-    colors = (COLORS["CQR"], GREEN, INK, PURPLE, COLORS["ICQR"])
+    colors = (METHOD_COLORS["CQR"], GREEN, INK, PURPLE, METHOD_COLORS["ICQR"])
     for level, color in zip(levels, colors, strict=True):
         loss = np.maximum(level * error, (level - 1) * error)
         panel.plot(error, loss, color=color, linewidth=2, label=f"τ = {level:g}")
@@ -91,7 +94,7 @@ def _group_balanced(album: Album) -> None:
     for g, offset in enumerate(offsets):
         place = [3 * g, 3 * (g + 1)]
         label = "one offset per group" if g == 0 else None
-        panel.fill_between(place, -offset, offset, color=COLORS["ICQR"], alpha=0.2, linewidth=0, label=label)
+        panel.fill_between(place, -offset, offset, color=METHOD_COLORS["ICQR"], alpha=0.2, linewidth=0, label=label)
         one = np.mean(score[group == g] <= together)
         own = np.mean(score[group == g] <= offset)
         panel.text(
@@ -99,7 +102,7 @@ def _group_balanced(album: Album) -> None:
         )
     for sign in (-1, 1):
         label = "one offset for all" if sign == 1 else None
-        panel.axhline(sign * together, color=COLORS["CQR"], linestyle="--", linewidth=1.8, label=label)
+        panel.axhline(sign * together, color=METHOD_COLORS["CQR"], linestyle="--", linewidth=1.8, label=label)
     for edge in (3, 6):
         panel.axvline(edge, color=INK, linewidth=1)
     panel.set(xlim=(0, 9), ylim=(-4.6, 6), xlabel="x", ylabel="residual, units of y")

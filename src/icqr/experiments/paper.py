@@ -19,9 +19,7 @@ So ICQR "printed" and "ours" are compared with the "exact" CQR, and ICQR "notebo
 
 Choices, all written into the metadata of ``rows.parquet``:
 
-- Networks have the authors' settings (`QuantileNetwork`'s defaults). On bike sharing and BlogFeedback all networks see
-  the rows in the same order (`share_batches`), which is much faster; they differ by their initial weights. On Boston
-  and the synthetic data each has its own order (on Boston one batch holds all rows, so there is none).
+- Networks have the authors' settings (`QuantileNetwork`'s defaults); each sees the rows in an order of its own.
 - On BlogFeedback the printed variant learns importance and clusters from the first network alone, as the notebook does
   on all data (`share_groups`): with 280 columns and 15,005 rows they take most of the methods' time. Offsets are each
   network's own.
@@ -59,7 +57,7 @@ from icqr.experiments import notebook, paper_figures, paper_tables
 from icqr.experiments.extras import need
 from icqr.experiments.paper_methods import CELLS, LEVELS, Case, Split, run_cell, split_as_notebook
 from icqr.experiments.paper_rows import Parts, gather
-from icqr.experiments.progress import in_words, steps, watched_training
+from icqr.experiments.progress import in_words, lines_or_bar, steps
 from icqr.neural import QuantileNetwork
 from icqr.synthetic import Synthetic, make_linear_spread, make_radial_spread, make_sine_spread, make_sum_spread
 
@@ -77,8 +75,6 @@ class Data:
         As on the command line.
     unit : str
         What y counts, for the axes.
-    share_batches : bool
-        All networks see the rows in the same order.
     share_groups : bool
         The printed variant takes the groups of the first network for all.
     make : callable, optional
@@ -87,7 +83,6 @@ class Data:
 
     name: str
     unit: str
-    share_batches: bool = False
     share_groups: bool = False
     make: Callable[..., Synthetic] | None = None
 
@@ -104,9 +99,9 @@ DATA = {
     data.name: data
     for data in (
         Data("boston", "1000 dollars"),
-        Data("bike-leak", "rentals per hour", share_batches=True),
-        Data("bike", "rentals per hour", share_batches=True),
-        Data("blog", "comments in 24 hours", share_batches=True, share_groups=True),
+        Data("bike-leak", "rentals per hour"),
+        Data("bike", "rentals per hour"),
+        Data("blog", "comments in 24 hours", share_groups=True),
         Data("linear_spread", "units of y", make=make_linear_spread),
         Data("sine_spread", "units of y", make=make_sine_spread),
         Data("radial_spread", "units of y", make=make_radial_spread),
@@ -248,8 +243,8 @@ def _run_methods(
 def _about(data: Data, settings: Settings, split: Split, X: pd.DataFrame) -> dict[str, Any]:
     """Give what the file says about a data set; a run with another answer is another run."""
     sizes = dict(zip(("n_train", "n_calibration", "n_validation"), map(len, split.y), strict=True))
-    shared = {"share_batches": data.share_batches, "share_groups": data.share_groups}
-    return {**asdict(settings), **shared, "unit": data.unit, **sizes, "features": [str(name) for name in X]}
+    own = {"share_groups": data.share_groups, "unit": data.unit, "features": [str(name) for name in X]}
+    return {**asdict(settings), **sizes, **own}
 
 
 def train(data: Data, split: Split, settings: Settings, folder: Path, parts: Parts) -> QuantileNetwork:
@@ -260,14 +255,12 @@ def train(data: Data, split: Split, settings: Settings, folder: Path, parts: Par
         settings.hidden,
         epochs=settings.epochs,
         n_networks=settings.networks,
-        share_batches=data.share_batches,
         chunk_size=_CHUNK,
         checkpoint=folder,
         random_state=settings.seed,
+        verbose=lines_or_bar(f"{data.name}: epochs of training"),
     )
-    total = settings.epochs * -(-settings.networks // _CHUNK)
-    with watched_training(f"{data.name}: epochs of training", folder, total):
-        model.fit(split.X[0], split.y[0])
+    model.fit(split.X[0], split.y[0])
     if fresh:
         parts.note(training_seconds=time.perf_counter() - start)
     return model

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from icqr.experiments.drawing import COLORS, INK, VARIANT_COLORS, VARIANT_LINES, Album, new_figure, style
+from icqr.experiments.drawing import INK, VARIANT_COLORS, VARIANT_LINES, Album, new_figure, style
 from icqr.experiments.illustrations import draw_illustrations
 from icqr.experiments.paper_rows import pooled, read_rows
 from icqr.experiments.theory import write_theory
 from icqr.features import FloatArray
+from icqr.plots.style import METHOD_COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,5 +140,5 @@ def draw_widths(album: Album, data: str, rows: pd.DataFrame, settings: dict[str,
 def _curve(panel: Axes, variant: str, method: str, widths: FloatArray, levels: FloatArray) -> FloatArray:
     label = method if variant == "exact" else f"{method}, {variant}"
     line = VARIANT_LINES[variant]
-    panel.plot(levels, widths, color=COLORS[method], linestyle=line, linewidth=2, label=label)
+    panel.plot(levels, widths, color=METHOD_COLORS[method], linestyle=line, linewidth=2, label=label)
     return widths

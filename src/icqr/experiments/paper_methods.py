@@ -17,7 +17,6 @@ from sklearn.model_selection import train_test_split
 from icqr.experiments import notebook
 from icqr.features import FloatArray, IntArray, Table
 from icqr.metrics import excess_risk, interval_iou, worst_slab_coverage
-from icqr.quantiles import QuantileModel, Replacer
 from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.synthetic import Synthetic
 
@@ -45,26 +44,6 @@ def split_as_notebook(X: FloatArray, y: FloatArray) -> Split:
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=22)
     X_cal, X_val, y_cal, y_val = train_test_split(X_rest, y_rest, test_size=0.5, random_state=22)
     return Split((X_train, X_cal, X_val), (y_train, y_cal, y_val))
-
-
-# -- A fitted network as the library's quantile model ----------------------------------------------------------------
-
-
-class FittedNetwork(QuantileModel):
-    """`QuantileModel` of a fitted network (as FrozenEstimator), with the network's own way to replace a column."""
-
-    def replacer(self, X: Table) -> Replacer:
-        """Prepare predictions on these rows with the values of one column in another order."""
-        return _SortedReplacer(self, X)
-
-
-class _SortedReplacer(Replacer):
-    def __init__(self, model: FittedNetwork, X: Table) -> None:
-        super().__init__(model, X)
-        self.inner = notebook.ReorderedColumn(model.estimator.estimator, np.asarray(X))
-
-    def replace(self, column: int, orders: IntArray) -> FloatArray:
-        return np.sort(self.inner.replace(column, orders), axis=-1)
 
 
 class SharedGroups:
@@ -146,8 +125,7 @@ class Outcome:
 
 def _exact(make: Callable[[Any], Any]) -> Callable[[Case], Outcome]:
     def run(case: Case) -> Outcome:
-        frozen = FrozenEstimator(case.network)
-        method = case.fitted(make(frozen if make is Naive else FittedNetwork(frozen)))
+        method = case.fitted(make(FrozenEstimator(case.network)))
         return Outcome(method.predict_interval(case.split.X[2]))
 
     return run
@@ -155,12 +133,11 @@ def _exact(make: Callable[[Any], Any]) -> Callable[[Case], Outcome]:
 
 def _printed(case: Case) -> Outcome:
     shared = {} if case.printed_groups is None else {"partition": SharedGroups(case.printed_groups)}
-    model = FittedNetwork(FrozenEstimator(case.network))
-    return _grouped(case, ICQR.as_printed(model, COVERAGE, random_state=case.seed, **shared))
+    return _grouped(case, ICQR.as_printed(FrozenEstimator(case.network), COVERAGE, random_state=case.seed, **shared))
 
 
 def _ours(case: Case) -> Outcome:
-    return _grouped(case, ICQR(FittedNetwork(FrozenEstimator(case.network)), COVERAGE, random_state=case.seed))
+    return _grouped(case, ICQR(FrozenEstimator(case.network), COVERAGE, random_state=case.seed))
 
 
 def _grouped(case: Case, method: ICQR) -> Outcome:

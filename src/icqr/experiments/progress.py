@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
-from zipfile import BadZipFile
-
-import numpy as np
 
 _SECONDS_BETWEEN_LINES = 30.0
 
@@ -82,46 +77,15 @@ def steps(label: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]
     yield advance
 
 
-@contextmanager
-def watched_training(label: str, folder: Path, total: int) -> Iterator[None]:
-    """Report on training in another thread, from its checkpoints; on a terminal the network has a bar of its own.
-
-    Parameters
-    ----------
-    label : str
-        What is going on.
-    folder : path
-        The checkpoint folder of `QuantileNetwork`.
-    total : int
-        Epochs, summed over the chunks that are trained one after the other.
-    """
+def lines_or_bar(label: str) -> bool | Callable[[int, int], None]:
+    """Give the `verbose` of a `QuantileNetwork`: its own bar on a terminal, plain lines elsewhere."""
     if sys.stderr.isatty():
-        yield
-        return
-    lines = PlainLines(label, total, _epochs_done(folder))
-    finished = threading.Event()
+        return True
+    lines: list[PlainLines] = []  # made at the first call, which tells how many epochs a stopped run had done
 
-    def watch() -> None:
-        while not finished.wait(_SECONDS_BETWEEN_LINES):
-            lines.show(_epochs_done(folder))
+    def show(done: int, total: int) -> None:
+        if not lines:
+            lines.append(PlainLines(label, total, done))
+        lines[0].show(done)
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()
-    lines.show(total)
-
-
-def _epochs_done(folder: Path) -> int:
-    """Sum the epochs of the checkpoints; the state's first array is its epoch."""
-    done = 0
-    for file in folder.glob("networks-*.npz"):
-        try:
-            with np.load(file, allow_pickle=False) as stored:
-                done += int(stored["arr_0"])
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # progress is never worth an error
-            continue
-    return done
+    return show

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from icqr.calibration import conformal_rank
-from icqr.experiments.drawing import COLORS, GREEN, INK, PURPLE, Album, new_figure
+from icqr.experiments.drawing import INK, Album, new_figure
 from icqr.experiments.notebook import interpolated_offset
 from icqr.experiments.paper_rows import write_text
 from icqr.features import FloatArray, IntArray
 from icqr.metrics import binomial_interval
+from icqr.plots.style import GREEN, METHOD_COLORS, PURPLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,9 +127,14 @@ def _draw(album: Album, table: pd.DataFrame, ranks: IntArray) -> None:
 def _draw_ranks(panel: Axes, ranks: IntArray) -> None:
     total, n = int(ranks.sum()), len(ranks)
     error = 3 * np.sqrt(1 / n * (1 - 1 / n) / total)
-    panel.bar(np.arange(1, n + 1), ranks / total, color=COLORS["CQR"], width=0.8)
+    panel.bar(np.arange(1, n + 1), ranks / total, color=METHOD_COLORS["CQR"], width=0.8)
     panel.axhspan(
-        1 / n - error, 1 / n + error, color=COLORS["QR"], alpha=0.45, linewidth=0, label="1/n ± 3 standard errors"
+        1 / n - error,
+        1 / n + error,
+        color=METHOD_COLORS["QR"],
+        alpha=0.45,
+        linewidth=0,
+        label="1/n ± 3 standard errors",
     )
     panel.set(xlabel=f"rank of the last of n = {n} scores", ylabel="share of simulations", ylim=(0, 1.6 / n))
     panel.set_xticks([1, *range(5, n + 1, 5)])
@@ -140,11 +146,13 @@ def _draw_coverage(panel: Axes, table: pd.DataFrame) -> None:
     n, simulated = table["n"], table["simulated"]
     error = [simulated - table["from"], table["to"] - simulated]
     panel.fill_between(
-        n, table["lower"], table["upper"], color=COLORS["Naive"], alpha=0.25, linewidth=0, label="bounds"
+        n, table["lower"], table["upper"], color=METHOD_COLORS["Naive"], alpha=0.25, linewidth=0, label="bounds"
     )
     panel.axhline(table["lower"].iloc[0], color=GREEN, linewidth=1.2, label="1 − α")
     panel.plot(n, table["exact"], "_", color=INK, markersize=11, markeredgewidth=1.6, label="k/(n+1), exact")
-    panel.errorbar(n, simulated, yerr=error, fmt="o", color=COLORS["ICQR"], markersize=4, label="simulated, 99.9 %")
+    panel.errorbar(
+        n, simulated, yerr=error, fmt="o", color=METHOD_COLORS["ICQR"], markersize=4, label="simulated, 99.9 %"
+    )
     panel.plot(n, table["interpolated"], "^", color=PURPLE, markersize=5, label="interpolated offset")
     panel.set_xscale("log")
     panel.set_xticks([9, 20, 50, 100, 200], ["9", "20", "50", "100", "200"])

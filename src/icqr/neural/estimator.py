@@ -1,0 +1,386 @@
+"""QuantileNetwork: the paper's feed-forward quantile network as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from functools import reduce
+from pathlib import Path
+from threading import Lock
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from icqr.features import FloatArray
+from icqr.neural import checkpoints
+from icqr.neural.prediction import Layer, Replacer, blocks, raise_up
+
+if TYPE_CHECKING:
+    from icqr.neural.training import State, Task
+
+_LARGEST_Y = 1e30  # of a loss of 1000 rows nothing overflows in single precision
+
+
+def _training() -> ModuleType:
+    """Import the part that needs jax, which only a fit does."""
+    try:
+        from icqr.neural import training
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("jax", "jaxlib", "optax"):
+            raise
+        raise ImportError('QuantileNetwork needs jax and optax: pip install "icqr[neural]"') from error
+    return training
+
+
+@contextmanager
+def _progress(total: int, verbose: bool | Callable[[int, int], None]) -> Iterator[Callable[[int], None]]:
+    """Tell a callable; otherwise show a bar with the time left on a terminal, and elsewhere or without rich nothing."""
+    if callable(verbose):
+        yield _counter(total, verbose)
+        return
+    if not (verbose and sys.stderr.isatty()):
+        yield lambda done: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        yield lambda done: None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Training networks", total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def _counter(total: int, tell: Callable[[int, int], None]) -> Callable[[int], None]:
+    lock, count = Lock(), 0  # chunks are trained in threads
+
+    def advance(done: int) -> None:
+        nonlocal count
+        with lock:
+            count += done
+            tell(count, total)
+
+    return advance
+
+
+class QuantileNetwork(RegressorMixin, BaseEstimator):
+    """Feed-forward network with one linear head per quantile level, trained by the pinball loss.
+
+    The defaults are the settings of the paper's authors. `fit` does the following.
+
+    1. Columns are scaled to [0, 1] by the training rows' minimum and maximum; y is not scaled.
+    2. Weights are drawn Glorot-uniform, biases start at zero.
+    3. In each epoch the rows are shuffled and cut into batches, the last one smaller if they don't divide.
+    4. Each batch gives one Adam step on the sum over the levels of the mean pinball loss, plus the penalty
+       ``weight_decay`` × the sum of all squared weights (the paper's Ω; biases are free).
+
+    With ``n_networks=T`` this is done for T independent networks at once, as one compiled program. Needs jax and
+    optax: ``pip install "icqr[neural]"``; predicting doesn't.
+
+    Parameters
+    ----------
+    levels : tuple of float, default=(0.05, 0.5, 0.95)
+        Quantile levels, increasing; ``(0.05, 0.95)`` is the two-headed network of the paper's text.
+    hidden : tuple of int, default=(100, 50, 25)
+        Units of the hidden layers, all with ReLU; ``()`` is linear quantile regression.
+    epochs, batch_size : int, default=1000
+        Passes over the training rows, and rows per step.
+    learning_rate : float, default=1e-3
+        Adam's step size; its other constants are those of Keras (0.9, 0.999, 1e-7).
+    weight_decay : float, default=0.0
+        Factor of the penalty in step 4.
+    validation_size : float, default=0.0
+        Share of the rows set aside for early stopping, the same rows for all networks; 0 trains for all epochs.
+    patience : int, default=50
+        With early stopping, a network stops after so many epochs without a lower validation loss, and keeps the
+        weights of its best epoch.
+    scale_y : bool, default=False
+        Train on y minus its mean over its standard deviation; for targets far from the scale of 1 to 100.
+    n_networks : int, default=1
+        T. Predictions are the mean over the networks; `predict_networks` gives each one's own.
+    share_batches : bool, default=False
+        All networks see the rows in the same order. Faster, as the first layer of all networks is then one product;
+        the networks differ by their initial weights alone.
+    chunk_size : int, default=10
+        At most so many networks are trained together, which bounds memory. Networks are spread evenly over the
+        chunks. It changes results by rounding only.
+    n_jobs : int or None, default=-1
+        Threads that train chunks side by side, -1 for one per core. It doesn't change results.
+    checkpoint : path, optional
+        A folder where the state of training is kept. A stopped fit goes on from there and gives the same weights, to
+        the bit, as one that was never stopped. Needs an integer `random_state`.
+    random_state : int, RandomState or None
+        Network i depends on this and i alone, whatever `n_networks` and `chunk_size`.
+    verbose : bool or callable, default=True
+        Show a progress bar if stderr is a terminal and rich is installed. A callable is called with the epochs done
+        and the epochs in all, both summed over the chunks.
+
+    Attributes
+    ----------
+    weights_, biases_ : lists of ndarrays (networks, out, in) and (networks, out), one per layer
+    x_min_, x_range_ : ndarrays of shape (columns,)
+    y_mean_, y_scale_ : float
+        0 and 1 without `scale_y`.
+    n_epochs_ : ndarray of shape (networks,)
+        The epochs that each network's weights come from.
+    levels_ : tuple of float
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(500, 1))
+    >>> y = X[:, 0] + rng.normal(scale=0.1, size=500)
+    >>> model = QuantileNetwork(hidden=(20,), epochs=300, learning_rate=0.01, random_state=0).fit(X, y)
+    >>> model.predict_quantiles([[0.5]]).round(1)
+    array([[0.3, 0.5, 0.7]])
+    >>> model.predict([[0.5]]).round(1)
+    array([0.5])
+    """
+
+    def __init__(
+        self,
+        levels: Sequence[float] = (0.05, 0.5, 0.95),
+        hidden: Sequence[int] = (100, 50, 25),
+        epochs: int = 1000,
+        batch_size: int = 1000,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        validation_size: float = 0.0,
+        patience: int = 50,
+        scale_y: bool = False,
+        n_networks: int = 1,
+        share_batches: bool = False,
+        chunk_size: int = 10,
+        n_jobs: int | None = -1,
+        checkpoint: str | Path | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | Callable[[int, int], None] = True,
+    ) -> None:
+        self.levels = levels
+        self.hidden = hidden
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_size = validation_size
+        self.patience = patience
+        self.scale_y = scale_y
+        self.n_networks = n_networks
+        self.share_batches = share_batches
+        self.chunk_size = chunk_size
+        self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train the networks.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, columns)
+            Numbers, none missing.
+        y : array-like of shape (n,)
+        """
+        training = _training()
+        self._check_parameters()
+        inputs, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        trained, validation = self._set_aside(len(target), seed)
+        self._fit_scales(inputs[trained], target[trained])
+        inputs = self._scaled(inputs).astype(np.float32)
+        target = ((target - self.y_mean_) / self.y_scale_).astype(np.float32)
+        parts = inputs[trained], target[trained], inputs[validation], target[validation]
+        settings = training.Settings(**self._settings())
+        rates = training.Rates(float(self.learning_rate), float(self.weight_decay))
+        self._store(self._train(training.Task(settings, rates, training.rows(*parts), seed, int(self.epochs))))
+        return self
+
+    def _check_parameters(self) -> None:
+        levels = np.asarray(self.levels, dtype=np.float64)
+        if levels.ndim != 1 or not len(levels) or (np.diff([0.0, *levels, 1.0]) <= 0).any():
+            raise ValueError(
+                f"levels must be increasing numbers strictly between 0 and 1, got {self.levels!r}; "
+                "for a 90 % interval and the median give (0.05, 0.5, 0.95)"
+            )
+        counts = {
+            name: getattr(self, name) for name in ("epochs", "batch_size", "patience", "n_networks", "chunk_size")
+        }
+        for name, value in [*counts.items(), *(("hidden", units) for units in self.hidden)]:
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer of 1 or more, got {value!r}; give a positive integer")
+        if not self.learning_rate > 0 or not self.weight_decay >= 0:
+            raise ValueError(
+                "learning_rate must be positive and weight_decay 0 or more, got "
+                f"{self.learning_rate!r} and {self.weight_decay!r}; the authors used 0.001 and 0"
+            )
+        if not 0 <= self.validation_size < 1:
+            raise ValueError(
+                f"validation_size must be a share, 0 or more and below 1, got {self.validation_size!r}; "
+                "give 0 to train for all epochs without early stopping"
+            )
+        if self.checkpoint is not None and not isinstance(self.random_state, (int, np.integer)):
+            raise ValueError(
+                f"random_state must be an integer when a checkpoint is kept, got {self.random_state!r}: "
+                "a stopped run must draw the same numbers again; give for example random_state=0"
+            )
+
+    def _set_aside(self, n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Give the training rows and, for early stopping, the validation rows."""
+        if self.validation_size == 0:
+            return np.arange(n), np.arange(0)
+        size = max(1, round(n * self.validation_size))
+        if size >= n:
+            raise ValueError(
+                f"validation_size must leave rows to train on, got {self.validation_size} of n_samples={n}; "
+                "give more rows, or validation_size=0"
+            )
+        order = np.random.default_rng(seed).permutation(n)
+        return np.sort(order[size:]), np.sort(order[:size])
+
+    def _fit_scales(self, X: FloatArray, y: FloatArray) -> None:
+        self.x_min_ = X.min(axis=0)
+        spread = X.max(axis=0) - self.x_min_
+        self.x_range_ = np.where(spread > 0, spread, 1.0)
+        self.y_mean_, self.y_scale_ = (float(y.mean()), float(y.std()) or 1.0) if self.scale_y else (0.0, 1.0)
+        largest = float(np.abs((y - self.y_mean_) / self.y_scale_).max())
+        if largest > _LARGEST_Y:
+            raise ValueError(
+                f"y must lie within ±{_LARGEST_Y:g}, as training is in single precision, got a value of size "
+                f"{largest:g}; set scale_y=True, or divide y by a constant"
+            )
+
+    def _settings(self) -> dict[str, Any]:
+        levels = tuple(float(level) for level in self.levels)
+        return {
+            "sizes": (self.n_features_in_, *(int(units) for units in self.hidden), len(levels)),
+            "levels": levels,
+            "batch_size": int(self.batch_size),
+            "share_batches": bool(self.share_batches),
+            "patience": int(self.patience) if self.validation_size else 0,
+        }
+
+    def _train(self, task: Task) -> list[State]:
+        """Train chunk by chunk; the last one is padded with networks that are then dropped, so that all are alike."""
+        n_chunks = -(-self.n_networks // self.chunk_size)
+        size = -(-self.n_networks // n_chunks)
+        chunks = [range(start, start + size) for start in range(0, n_chunks * size, size)]
+        folder = None if self.checkpoint is None else Path(self.checkpoint)
+        if folder is not None:
+            checkpoints.open_folder(folder, self._identity(task))
+        files = [folder and folder / f"networks-{chunk[0]:05d}.npz" for chunk in chunks]
+        with _progress(n_chunks * task.epochs, self.verbose) as show:
+            return task.train_all(chunks, files, self.n_jobs, show)
+
+    def _identity(self, task: Task) -> dict[str, Any]:
+        own = {"epochs": task.epochs, "n_networks": self.n_networks, "chunk_size": self.chunk_size}
+        data = {name: checkpoints.digest(np.asarray(array)) for name, array in task.rows._asdict().items()}
+        identity = task.settings._asdict() | task.rates._asdict() | own | {"random_state": task.seed} | data
+        return json.loads(json.dumps(identity, default=int))  # type: ignore[no-any-return]
+
+    def _store(self, states: list[State]) -> None:
+        """Keep the networks as plain arrays, without the padding."""
+        chosen = [state.best_layers or state.layers for state in states]
+        weights, biases = zip(*(zip(*layer, strict=True) for layer in zip(*chosen, strict=True)), strict=True)
+        self.weights_ = [np.concatenate(parts)[: self.n_networks] for parts in weights]
+        self.biases_ = [np.concatenate(parts)[: self.n_networks] for parts in biases]
+        if not all(np.isfinite(array).all() for array in self.weights_ + self.biases_):
+            raise ValueError(
+                f"learning_rate must be small enough for training to converge, got {self.learning_rate} and weights "
+                "that are not finite; lower it, or set scale_y=True"
+            )
+        epochs = np.full(self.n_networks, int(self.epochs))
+        best = np.concatenate([state.best_epoch for state in states])[: self.n_networks]
+        self.n_epochs_ = best if self.validation_size else epochs
+        self.levels_ = tuple(float(level) for level in self.levels)
+
+    def _scaled(self, X: FloatArray) -> FloatArray:
+        scaled: FloatArray = (X - self.x_min_) / self.x_range_
+        return scaled
+
+    def _unscaled(self, quantiles: FloatArray) -> FloatArray:
+        return quantiles * self.y_scale_ + self.y_mean_
+
+    def _networks(self) -> Iterator[list[Layer]]:
+        """Give each network's layers in double precision."""
+        for t in range(len(self.weights_[0])):
+            yield [
+                (w[t].astype(np.float64), b[t].astype(np.float64))
+                for w, b in zip(self.weights_, self.biases_, strict=True)
+            ]
+
+    def _each_network(self, X: ArrayLike) -> Iterator[FloatArray]:
+        check_is_fitted(self)
+        scaled = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
+        for layers in self._networks():
+            weights, bias = layers[0]
+            parts = [raise_up(layers, scaled[block] @ weights.T + bias) for block in blocks(len(scaled))]
+            yield self._unscaled(np.concatenate(parts))
+
+    def predict_networks(self, X: ArrayLike) -> FloatArray:
+        """Give each network's own quantiles (networks, n, levels); they may cross and are not sorted."""
+        return np.stack(list(self._each_network(X)))
+
+    def predict_quantiles(self, X: ArrayLike, levels: Sequence[float] | None = None) -> FloatArray:
+        """Give the mean over the networks of each quantile.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, columns)
+        levels : sequence of float, optional
+            Some of the fitted levels; all of them by default.
+
+        Returns
+        -------
+        ndarray of shape (n, levels)
+            They may cross and are not sorted.
+        """
+        check_is_fitted(self)
+        columns = [self._position(level) for level in (self.levels_ if levels is None else levels)]
+        total = reduce(np.add, self._each_network(X))
+        mean: FloatArray = total / len(self.weights_[0])
+        return mean[:, columns]
+
+    def _position(self, level: float) -> int:
+        near = np.isclose(self.levels_, level, rtol=0, atol=1e-9)  # (1 - 0.9) / 2 is meant to be 0.05
+        if not near.any():
+            raise ValueError(
+                f"levels must be among the fitted ones, {self.levels_}, got {level!r}; "
+                f"fit with levels={tuple(sorted({*self.levels_, level}))} to have it"
+            )
+        return int(near.argmax())
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """Give the median; 0.5 must be among the levels."""
+        return self.predict_quantiles(X, [0.5])[:, 0]
+
+    def network(self, index: int) -> Self:
+        """Give one of the networks as a fitted model of its own.
+
+        Examples
+        --------
+        >>> X = np.linspace(0, 1, 50).reshape(-1, 1)
+        >>> model = QuantileNetwork(hidden=(4,), epochs=2, n_networks=3, random_state=0).fit(X, X.ravel())
+        >>> bool((model.network(2).predict_quantiles(X) == model.predict_networks(X)[2]).all())
+        True
+        """
+        check_is_fitted(self)
+        one = copy(self)
+        one.weights_ = [weights[[index]] for weights in self.weights_]
+        one.biases_ = [bias[[index]] for bias in self.biases_]
+        one.n_epochs_ = self.n_epochs_[[index]]
+        return one
+
+    def replacer(self, X: ArrayLike) -> Replacer:
+        """Prepare predictions for X with one column replaced; holds networks × n × first-layer units doubles."""
+        check_is_fitted(self)
+        return Replacer(self, validate_data(self, X, dtype=np.float64, reset=False))
