@@ -257,14 +257,18 @@ def test_split_is_the_notebooks():
         np.testing.assert_array_equal(rows[:, 0], expected)
 
 
-@pytest.fixture(scope="module")
-def case():
+def make_case(n):
     rng = np.random.default_rng(0)
-    X = rng.uniform(size=(400, 3))
-    y = X[:, 0] + (0.1 + X[:, 1]) * rng.normal(size=400)
+    X = rng.uniform(size=(n, 3))
+    y = X[:, 0] + (0.1 + X[:, 1]) * rng.normal(size=n)
     split = paper_methods.split_as_notebook(X, y)
     network = QuantileNetwork(hidden=(8,), epochs=100, learning_rate=0.01, random_state=0).fit(split.X[0], split.y[0])
     return paper_methods.Case(split, network, notebook.find_clusters(network, split.X, split.y, 0), seed=0)
+
+
+@pytest.fixture(scope="module")
+def case():
+    return make_case(400)
 
 
 def test_a_fitted_network_replaces_a_column_its_own_way(case):
@@ -281,6 +285,25 @@ def test_shared_groups_give_what_the_first_network_learned(case):
     assert (row["k"], row["n_groups"], row["unpromised"]) == (again["k"], again["n_groups"], again["unpromised"])
     assert row["importance"] is not None
     assert again["importance"] is None
+
+
+def test_one_change_at_a_time():
+    case = make_case(120)  # 30 calibration rows: small clusters
+    printed = paper_methods.run_cell(case, ("printed", "ICQR"), False, None)[0]
+    rows = {cell[0]: paper_methods.run_cell(case, cell, False, None)[0] for cell in paper_methods.CHANGED}
+    theirs = rows["printed, offsets of the notebook"]
+    assert (theirs["k"], theirs["unpromised"]) == (printed["k"], printed["unpromised"])
+    assert not np.array_equal(theirs["widths"], printed["widths"])
+    merged = rows["printed, small clusters merged"]
+    assert merged["k"] == printed["k"] > merged["n_groups"]
+    assert merged["unpromised"] == 0
+    for name in ("importance from training rows", "importance by pinball loss", "columns resampled"):
+        assert not np.array_equal(rows[f"printed, {name}"]["importance"], printed["importance"])
+    assert not np.array_equal(rows["printed, clusters of training rows"]["explained"], printed["explained"])
+    table = [row | {"data": "boston", "network": 0} for row in [printed, *rows.values()]]
+    shown = paper_tables.changes_table(pd.DataFrame(table))
+    assert list(shown["variant"]) == ["printed", *rows]
+    assert shown["width_mean"].tolist() == pytest.approx([row["mean_width"] for row in table], rel=1e-5)
 
 
 def test_exact_and_notebook_cqr_differ_by_the_offset_alone(case):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from icqr.experiments.drawing import INK, VARIANT_COLORS, VARIANT_LINES, Album, new_figure, style
 from icqr.experiments.illustrations import draw_illustrations
-from icqr.experiments.paper_rows import pooled, read_rows
+from icqr.experiments.paper_rows import main_variants, pooled, read_rows
 from icqr.experiments.theory import write_theory
 from icqr.features import FloatArray
 from icqr.plots.style import METHOD_COLORS
@@ -31,7 +31,8 @@ TITLES = {
 
 def write_figures(rows_file: Path, folder: Path) -> None:
     """Draw all figures into a folder, with captions."""
-    rows, settings = read_rows(rows_file)
+    everything, settings = read_rows(rows_file)
+    rows = main_variants(everything)
     album = Album(folder)
     with style():
         draw_illustrations(album)

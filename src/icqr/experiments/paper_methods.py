@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,22 @@ def _printed(case: Case) -> Outcome:
     return _grouped(case, ICQR.as_printed(FrozenEstimator(case.network), COVERAGE, random_state=case.seed, **shared))
 
 
+def _printed_but(**change: Any) -> Callable[[Case], Outcome]:
+    def run(case: Case) -> Outcome:
+        method = ICQR.as_printed(FrozenEstimator(case.network), COVERAGE, random_state=case.seed)
+        return _grouped(case, method.set_params(**change))
+
+    return run
+
+
+def _printed_with_notebook_offsets(case: Case) -> Outcome:
+    """Give the printed clusters the notebook's offsets: interpolated, clipped in small clusters, 0 in empty ones."""
+    outcome = _printed(case)
+    _, X_cal, X_val = case.split.X
+    labels = outcome.partition.assign(X_cal), outcome.partition.assign(X_val)
+    return replace(outcome, bounds=notebook.icqr_bounds(*case.as_notebook(), labels, outcome.partition.n_groups_))
+
+
 def _ours(case: Case) -> Outcome:
     return _grouped(case, ICQR(FrozenEstimator(case.network), COVERAGE, random_state=case.seed))
 
@@ -188,6 +204,19 @@ CELLS: dict[tuple[str, str], Callable[[Case], Outcome]] = {
     ("ours", "ICQR"): _ours,
 }
 
+#: The printed algorithm with one thing changed, to see what each does: where the variants differ, they differ in all.
+CHANGED: dict[tuple[str, str], Callable[[Case], Outcome]] = {
+    (f"printed, {change}", "ICQR"): run
+    for change, run in {
+        "clusters of training rows": _printed_but(partition__data="train"),
+        "importance from training rows": _printed_but(importance__data="train"),
+        "importance by pinball loss": _printed_but(importance__error=None),
+        "columns resampled": _printed_but(importance__replace=True),
+        "small clusters merged": _printed_but(partition__merge=True),
+        "offsets of the notebook": _printed_with_notebook_offsets,
+    }.items()
+}
+
 
 # -- Measures --------------------------------------------------------------------------------------------------------
 
@@ -199,7 +228,7 @@ def run_cell(
     notes: list[str] = []
     start = time.perf_counter()
     with _kept_warnings(notes):
-        outcome = CELLS[cell](case)
+        outcome = (CELLS | CHANGED)[cell](case)
     seconds = time.perf_counter() - start
     row = {"variant": cell[0], "method": cell[1], "seconds": seconds, "notes": " | ".join(notes)}
     row |= {name: getattr(outcome, name) for name in ("n_groups", "k", "unpromised", "importance", "explained")}

@@ -20,7 +20,7 @@ from icqr.experiments.extras import need
 #: Columns of rows.parquet, their type and their meaning.
 COLUMNS = {
     "data": ("string", "data set"),
-    "variant": ("string", "exact, notebook, printed or ours"),
+    "variant": ("string", "exact, notebook, printed, ours, or printed with one change"),
     "method": ("string", "Naive, QR, CQR or ICQR"),
     "network": ("int32", "index of the network"),
     "coverage": ("float64", "share of validation rows inside their interval"),
@@ -161,6 +161,11 @@ def read_rows(file: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     table = need("pyarrow.parquet").read_table(file)
     metadata = json.loads(table.schema.metadata[b"icqr"])
     return table.to_pandas(), dict(metadata)
+
+
+def main_variants(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the printed algorithm with one change."""
+    return rows[~rows["variant"].str.contains(",")]
 
 
 def pooled(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:

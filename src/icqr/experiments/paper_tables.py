@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from icqr.experiments.paper_claims import claims
-from icqr.experiments.paper_rows import pooled, read_rows, write_text
+from icqr.experiments.paper_rows import main_variants, pooled, read_rows, write_text
 from icqr.experiments.paper_values import STATISTICS, paper_values
 
 CELL = ["data", "variant", "method"]
@@ -96,6 +96,19 @@ def groups_table(rows: pd.DataFrame) -> pd.DataFrame:
         return {**counts, "unpromised": float(group["unpromised"].mean())}
 
     return _table(rows[rows["method"] == "ICQR"], describe)
+
+
+def changes_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Show what each change of the printed algorithm does to the widths, the coverage and the clusters."""
+
+    def describe(group: pd.DataFrame) -> dict[str, float]:
+        width = {f"width_{name}": value for name, value in summary(pooled(group)).items()}
+        chosen = {name: width[name] for name in ("width_mean", "width_std", "width_median", "width_IQR")}
+        means = {name: float(group[name].mean()) for name in ("coverage", "k", "n_groups", "unpromised")}
+        return chosen | means
+
+    changed = rows.loc[rows["variant"].str.contains(","), "data"].unique()
+    return _table(rows[rows["data"].isin(changed) & rows["variant"].str.startswith("printed")], describe)
 
 
 def time_table(rows: pd.DataFrame, settings: dict[str, Any]) -> pd.DataFrame:
@@ -200,12 +213,14 @@ def _three_in_one(table: pd.DataFrame) -> pd.DataFrame:
 
 def write_tables(rows_file: Path, out: Path) -> None:
     """Write all tables: width.csv and coverage.csv beside the rows, and the folder `tables`."""
-    rows, settings = read_rows(rows_file)
+    everything, settings = read_rows(rows_file)
+    rows = main_variants(everything)
     width, coverage = width_table(rows), coverage_table(rows)
     write_text(out / "width.csv", width.to_csv(index=False))
     write_text(out / "coverage.csv", coverage.to_csv(index=False))
     seconds = Table("seconds", "Seconds per network, of training and of each method.", time_table(rows, settings))
-    for table in [*_all_tables(rows, width, coverage), seconds]:
+    changes = Table("changes", "The printed algorithm with one thing changed.", changes_table(everything))
+    for table in [*_all_tables(rows, width, coverage), seconds, *([changes] if len(changes.numbers) else [])]:
         table.write(out / "tables")
 
 
