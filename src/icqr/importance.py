@@ -210,7 +210,7 @@ def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> 
     >>> "'paid'" in str(caught[0].message)
     True
     """
-    top = importances.sort_values("share", ascending=False).head(2)
+    top = importances.sort_values("share", ascending=False, kind="stable").head(2)
     spread = float(np.mean(np.abs(y - np.mean(y))))
     error = float(np.mean(np.abs(y - median)))
     reasons = []
