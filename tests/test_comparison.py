@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 from sklearn.linear_model import QuantileRegressor
 
 from icqr import CQR, QR
-from icqr.auditing.comparison import UNCLEAR, _difference_sentence, _judged, _paired, compare
+from icqr.auditing.comparison import UNCLEAR, _difference_clause, _judged, _paired, compare
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"a": RNG.random(800), "b": RNG.random(800)})
@@ -41,7 +42,16 @@ def test_no_difference_is_called_unclear() -> None:
     noisy = RIGHT + RNG.normal(scale=0.01, size=(800, 2))
     found = compare([RIGHT, noisy], X, Y, coverage=0.9)
     assert list(found.audits) == ["method 1", "method 2"]
-    assert "not clearly different from that of method 1" in "\n".join(found.findings)
+    assert found.findings[-1].startswith("method 2 compared with method 1: mean width ")
+    assert re.search(
+        r"interval score not clearly different \(very likely between .* % less and .* % more\)", str(found)
+    )
+
+
+def test_a_reference_without_width_is_compared_in_units() -> None:
+    points = np.repeat(Y[:, None], 2, axis=1)
+    found = compare({"points": points, "wide": WIDE}, X, Y, coverage=0.9, with_excess_risk=False)
+    assert "wide compared with points: mean width 6 more (very likely between 6 more and 6 more)" in str(found)
 
 
 def test_differences_are_wrong_no_more_often_than_stated() -> None:
@@ -81,7 +91,7 @@ def test_what_it_gives() -> None:
     assert len(found.to_frame()) == 2
     assert "<b>" not in found._repr_html_()
     assert "<b>" not in found.to_markdown()
-    assert "wide: interval score" in str(found)
+    assert "wide compared with <b>right</b>: mean width" in str(found)
 
 
 def test_one_method_alone() -> None:
@@ -104,5 +114,6 @@ def test_errors() -> None:
 
 @pytest.mark.parametrize(("lower", "among"), [(-18.8, True), (-1.0, False)])
 def test_a_difference_that_is_clear_only_alone_says_so(lower: float, among: bool) -> None:
-    row = {"method": "QR", "measure": "interval_score", "verdict": UNCLEAR, "lower": lower, "upper": lower + 17}
-    assert ("among so many comparisons; alone, the difference" in _difference_sentence(row, 190.0, "Naive")) == among
+    row = {"measure": "interval_score", "verdict": UNCLEAR, "difference": -9, "lower": lower, "upper": lower + 17}
+    clause = _difference_clause(row, 190.0)
+    assert ("among so many comparisons (alone, very likely between 9.9 % less and 0.9 % less)" in clause) == among

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import mean_pinball_loss
-from threadpoolctl import threadpool_limits
 
 from icqr import metrics as m
 from icqr.metrics import conditional
@@ -39,12 +38,6 @@ METRICS: dict[str, Callable[[Any, Any], Any]] = {
     "worst_slab_coverage": lambda y, i: m.worst_slab_coverage(y, i, np.arange(len(y))[:, None]),
     "excess_risk": lambda y, i: m.excess_risk(y, i, np.arange(len(y))[:, None], coverage=0.9, n_splits=2),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    with threadpool_limits(1):  # small fits on a shared machine are slower on two threads
-        yield
 
 
 def simulate(seed: int, n: int = 300) -> tuple[Any, Any]:
@@ -155,6 +148,18 @@ def test_strata_by_hand() -> None:
 
 def test_equal_widths_share_a_stratum() -> None:
     assert m.size_stratified_coverage(Y, [[0, 3]] * 4)["n"].to_list() == [4]
+
+
+def test_widths_that_differ_by_rounding_are_equal() -> None:
+    rng = np.random.default_rng(0)
+    y, prediction = rng.normal(size=1000), rng.lognormal(3, 3, size=1000)
+    intervals = np.column_stack([prediction - 16.487, prediction + 16.487])
+    assert len(np.unique(intervals[:, 1] - intervals[:, 0])) > 5
+    assert m.size_stratified_coverage(y, intervals)["n"].to_list() == [1000]
+    assert np.isnan(m.coverage_width_correlation(y, intervals))
+    assert m.hsic(y, intervals) == 0
+    two = intervals + np.where(np.arange(1000) < 400, 1e-9, 0)[:, None] * [-1, 1] * prediction[:, None]
+    assert len(m.size_stratified_coverage(y, two)) > 1  # more than rounding
 
 
 def test_correlation_and_hsic_by_hand() -> None:
@@ -449,6 +454,17 @@ def test_excess_risk_measures_a_known_error_from_below() -> None:
 def test_excess_risk_without_misses_is_the_distance_from_the_promise() -> None:
     risk = m.excess_risk(np.zeros(100), [[-1, 1]] * 100, np.arange(100), coverage=0.9)
     np.testing.assert_allclose(risk["value"], [0.1, 0, 0.1, 0.01, 0, 0.01], atol=1e-12)
+
+
+def test_excess_risk_leaves_columns_out_that_are_nearly_empty() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.random(500)})
+    y, intervals = with_coverage(rng, np.where(X["x"] < 0.5, 0.6, 0.95))
+    alone = m.excess_risk(y, intervals, X, coverage=0.9)
+    X["empty"], X["no text"], X["few"] = np.nan, None, np.where(X.index < 29, X["x"], np.nan)
+    pd.testing.assert_frame_equal(m.excess_risk(y, intervals, X, coverage=0.9), alone)
+    nothing = m.excess_risk(y, intervals, X[["empty", "no text"]], coverage=0.9)["value"]
+    assert nothing["l1"] == pytest.approx(0.9 - m.coverage_score(y, intervals))  # all that is left is the mean
 
 
 def test_the_worst_slab_finds_a_planted_one_along_a_feature() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,7 +20,7 @@ from matplotlib import pyplot as plt
 from scipy.stats import beta
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, Naive, plots
+from icqr import CQR, ICQR, GroupPartition, KMeansPartition, plots
 from icqr.datasets import make_heteroscedastic
 from icqr.plots import (
     METHOD_COLORS,
@@ -37,27 +38,14 @@ from icqr.plots import (
     method_color,
 )
 from icqr.plots.columns import Placed, find_column
+from icqr.plots.groups import most_important
+from icqr.plots.places import place_boxes
 from icqr.plots.style import group_look, group_numbers, method_look, plain
 
 INF = float("inf")
 Y = np.array([1.0, 2.0, 3.0, 4.0])
 INTERVALS = np.array([[0.0, 1.0], [2.5, 3.0], [2.0, 4.0], [0.0, 4.0]])  # the second misses; widths 1, 0.5, 2, 4
 HOSTILE = ["_a$x_1$", "$", "<script>alert(1)</script> & \\frac{", "$\\undefined{$ ^_"]
-
-
-@pytest.fixture(scope="module")
-def rows() -> tuple[pd.DataFrame, pd.Series[float]]:
-    return make_heteroscedastic(600, n_features=3, random_state=1, return_X_y=True)
-
-
-@pytest.fixture(scope="module")
-def models() -> dict[str, Any]:
-    X, y = make_heteroscedastic(900, n_features=3, random_state=0, return_X_y=True)
-    small = HistGradientBoostingRegressor(max_iter=15)
-    options: dict[str, Any] = {"coverage": 0.8, "random_state": 0}
-    fitted: list[Any] = [method(small, **options).fit(X, y) for method in (Naive, QR, CQR)]
-    fitted.append(ICQR(small, partition=KMeansPartition(choose=3), **options).fit(X, y))
-    return {type(model).__name__: model for model in fitted}
 
 
 @pytest.fixture(autouse=True)
@@ -248,6 +236,23 @@ def test_bins_around_few_values_and_of_equal_width() -> None:
     assert np.bincount(codes).tolist() == [19, 20, 20, 20, 31]
     with pytest.raises(ValueError, match="n_bins must be at least 1, got 0"):
         Placed.of(values).bins(0)
+
+
+def test_an_axis_ends_before_values_far_beyond_all_others() -> None:
+    x = np.append(np.linspace(0, 10, 999), 1000.0)
+    placed = Placed.of(x)
+    ends = placed.ends()
+    assert ends is not None
+    assert ends[0] == 0
+    assert 10 < ends[1] < 12
+    assert placed.n_beyond(ends) == 1
+    _, edges = placed.bins(10, ends=ends)
+    assert edges[-1] == ends[1]
+    display = IntervalDisplay.from_predictions(x, np.tile([0.0, 10.0], (1000, 1)), x=x, ax=blank_axes())
+    assert display.ax_.get_xlim() == ends
+    assert "1 row beyond the axis" in legend(display)[0].replace("\n", " ")
+    for usual in (x[:-1], np.exp(np.linspace(0, 3, 500)), [0.0] * 999 + [1.0], ["a", "b"]):
+        assert Placed.of(usual).ends() is None
 
 
 def test_columns_are_found_by_name_or_position() -> None:
@@ -456,7 +461,7 @@ def test_widths_and_their_summary() -> None:
     assert display.summary.loc["CQR", ["mean", "median", "n_infinite"]].tolist() == [1.875, 1.5, 0]
     assert display.summary.loc["half", ["mean", "n_infinite"]].tolist() == [2, 2]
     assert display.ax_.get_xlabel() == "width of the interval, in units of kWh"
-    assert [text.get_text() for text in display.ax_.texts] == ["mean 2, 50 % infinite ▶", "mean 1.88"]
+    assert [text.get_text() for text in display.ax_.texts] == ["mean 2, 50 % infinite ▶", "mean 1.875"]
     assert [label.get_text() for label in display.ax_.get_yticklabels()] == ["half", "CQR"]
 
 
@@ -465,7 +470,7 @@ def test_widths_far_beyond_are_counted_not_drawn() -> None:
     intervals[0, 1] = 1e6
     display = WidthDisplay.from_predictions(np.zeros(1000), intervals, ax=blank_axes())
     assert display.ax_.get_xlim()[1] < 2
-    assert display.ax_.texts[0].get_text() == "mean 1e+03, 0.10 % beyond ▶"
+    assert display.ax_.texts[0].get_text() == "mean 1,001, 0.10 % beyond ▶"
 
 
 @pytest.mark.parametrize("interval", [[-INF, INF], [0.0, 0.0]])
@@ -530,7 +535,41 @@ def test_map_shows_the_two_most_important_columns(displays: dict[str, Any], mode
     assert sorted(gids(display)) == sorted([f"group-{g}" for g in range(model.partition_.n_groups_)] * 2)
     number = display.ax_.texts[0]
     inside = display.rows["group"] == 0
-    assert np.allclose(number.get_position(), display.rows.loc[inside, ["x", "y"]].median())
+    assert np.allclose(number.xy, display.rows.loc[inside, ["x", "y"]].median())
+
+
+def test_numbers_on_the_map_lie_on_nothing_else() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(3000, 2)), columns=["a", "b"])
+    groups = rng.integers(0, 50, 3000)  # all medians are close to the middle
+    display = GroupMapDisplay.from_labels(X, groups, ["a", "b"], ax=blank_axes())
+    figure_to_png(display.figure_, dpi=72)
+    boxes = [text.get_bbox_patch().get_window_extent() for text in display.ax_.texts if text.get_text()]
+    assert 20 < len(boxes) < 50
+    assert not any(one.shrunk(0.9, 0.9).overlaps(two.shrunk(0.9, 0.9)) for one, two in combinations(boxes, 2))
+    assert f"numbers of {len(boxes)} of 50 groups, the largest" in legend(display)[0].replace("\n", " ")
+
+
+def test_boxes_find_the_nearest_free_place() -> None:
+    middles, sizes, room = np.tile([50.0, 50.0], (30, 1)), np.tile([10.0, 5.0], (30, 1)), np.array([100.0, 100.0])
+    placed = place_boxes(middles, sizes, room)
+    assert placed[0].tolist() == [50, 50]
+    assert np.isfinite(placed[:25]).all()
+    assert np.isnan(placed[25:]).all()
+    for one, two in combinations(placed[:25], 2):
+        assert (np.abs(one - two) >= sizes[0] - 1e-9).any()
+    corner = place_boxes(np.zeros((2, 2)), sizes[:2], room)
+    assert corner.tolist() == [[10, 5], [10, 10]]  # not outside
+
+
+def test_a_copy_of_the_most_important_column_is_not_drawn_against_it() -> None:
+    x = np.linspace(1, 2, 50)
+    X = pd.DataFrame({"a": x, "copy": -(x**3), "kind": ["u", "v"] * 25, "same": 1.0})
+    table = pd.DataFrame({"feature": list(X.columns), "share": [0.4, 0.3, 0.2, 0.1]})
+    assert most_important(table, X) == ["a", "kind"]
+    assert most_important(table.drop(index=2), X) == ["a", "same"]
+    assert most_important(table[:2], X) == ["a", "copy"]
+    assert most_important(table[:1], X) == ["a"]
 
 
 def test_map_of_labels_checks_its_input() -> None:

@@ -15,31 +15,17 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 
-from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, Naive
+from icqr import CQR, ICQR, GroupPartition, KMeansPartition
 from icqr.auditing import Audit, audit, compare
 from icqr.datasets import make_heteroscedastic
 from icqr.reporting import report, summarize
 from icqr.reporting.origins import GUARANTEES, OTHER_LIBRARY
-from icqr.reporting.tables import Cell, number, share, span, tables_of, verdict
+from icqr.reporting.tables import Cell, aligned, number, share, span, tables_of, verdict
 
 INF = float("inf")
 HOSTILE = "<script>alert(1)</script>"
 CATEGORIES = ['"><img src=x onerror=alert(2)>', "it's </script><script>alert(3)</script>"]
 SMALL = HistGradientBoostingRegressor(max_iter=15)
-
-
-@pytest.fixture(scope="module")
-def rows() -> tuple[pd.DataFrame, pd.Series[float]]:
-    return make_heteroscedastic(600, n_features=3, random_state=1, return_X_y=True)
-
-
-@pytest.fixture(scope="module")
-def models() -> dict[str, Any]:
-    X, y = make_heteroscedastic(900, n_features=3, random_state=0, return_X_y=True)
-    options: dict[str, Any] = {"coverage": 0.8, "random_state": 0}
-    fitted: list[Any] = [method(SMALL, **options).fit(X, y) for method in (Naive, QR, CQR)]
-    fitted.append(ICQR(SMALL, partition=KMeansPartition(choose=3), **options).fit(X, y))
-    return {type(model).__name__: model for model in fitted}
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +98,13 @@ def test_a_comparison_says_who_falls_short(models: dict[str, Any], rows: tuple[A
     summary = summarize(models, *rows)
     said = summary["verdict"]["sentence"]
     for one in summary["methods"]:
-        assert f"with {one['method']} {one['undercovers'] or 'none'} of {one['regions']}" in said
+        assert f"{one['undercovers'] or 'none'} of {one['regions']} with {one['method']}" in said
     assert set(summary["verdict"]["methods"]) <= set(models)
+    for one in summary["methods"]:
+        by_group = [group["methods"][one["method"]]["coverage"] for group in summary["coverage_by_group"]]
+        assert (one["lowest_group"], one["highest_group"]) == (min(by_group), max(by_group))
     assert {one["method"] for one in summary["differences"]} == {"QR", "CQR", "ICQR"}
-    assert len(summary["findings"]["comparison"]) == 6
+    assert len(summary["findings"]["comparison"]) == 3
 
 
 def test_given_groups_follow_the_models_own() -> None:
@@ -301,6 +290,35 @@ def test_everything_from_data_is_escaped(tmp_path: Path) -> None:
     assert embedded is not None
     assert "<" not in embedded[1]
     assert json.loads(embedded[1])["in_detail"] == HOSTILE
+
+
+def test_a_model_predicts_once(rows: tuple[Any, Any], tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    class Counted:
+        def predict_quantiles(self, X: Any, levels: Any) -> Any:
+            calls.append(len(X))
+            return np.column_stack([X["x1"] + level for level in levels])
+
+    X, y = rows
+    one, two = (CQR(Counted(), random_state=0).fit(X[:300], y[:300]) for _ in range(2))
+    calls.clear()
+    written(tmp_path, {"one": one, "two": two}, X[300:], y[300:])
+    assert calls == [300, 300]
+
+
+def test_numbers_of_a_column_have_the_same_decimals() -> None:
+    assert [cell.text for cell in aligned([14.36, -0.3017, 0.0, -0.001])] == ["14.36", "−0.30", "0.00", "0.00"]
+    assert [cell.text for cell in aligned([1234.5, None, 0.5, INF])] == ["1,234", "–", "0", "∞"]
+    assert [cell.text for cell in aligned([0.05, 0.04, 300.0])] == [
+        "0.050",
+        "0.040",
+        "300.000",
+    ]  # two of the middle one
+    assert [cell.text for cell in aligned([3e-9, 1e-9])] == ["3e−09", "1e−09"]
+    assert [cell.value for cell in aligned([14.36, None])] == [14.36, None]  # sorted by all digits
+    widths = tables_of(summarize(audit(np.zeros(50), np.full((50, 2), [-0.1, 0.2]), coverage=0.9)))["widths"]
+    assert widths.rows[0].cells[-1].text == "0"  # rounding is no spread
 
 
 def test_cells() -> None:

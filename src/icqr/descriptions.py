@@ -86,7 +86,7 @@ class _Columns:
     def _difference(self, j: int, ours: float, mean: float) -> str:
         name, category = self.names[j]
         if category is not None:
-            return f"{name} = {category} in {ours:.0%} (all: {mean:.0%})"
+            return f"{name} = {category} in {100 * ours:.0f} % (all: {100 * mean:.0f} %)"
         return f"{name} {'higher' if ours > mean else 'lower'} ({ours:.3g}; all: {mean:.3g})"
 
     def rule(self, limits: dict[int, tuple[float, float]]) -> str:
@@ -107,6 +107,9 @@ class _Columns:
         name, category = self.names[j]
         if category is not None:
             return f"{name} = {category}" if above > -math.inf else f"{name} ≠ {category}"
+        values = np.unique(self.matrix[:, j])
+        if len(values) == 2:
+            return f"{name} = {values[int(above > -math.inf)]:.15g}"
         if math.isinf(above):
             return f"{name} ≤ {self._limit(j, below)}"
         if math.isinf(below):

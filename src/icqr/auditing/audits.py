@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from icqr.auditing.findings import (
+    SLAB,
     as_json,
     html_page,
     markdown,
@@ -18,6 +19,7 @@ from icqr.auditing.findings import (
     markdown_table,
     overall_sentence,
     plain,
+    promise,
     records,
     region_sentence,
 )
@@ -32,8 +34,8 @@ from icqr.metrics import WorstSlab, size_stratified_coverage
 FORMAT = "icqr-audit/1"
 GIVEN, FOUND = "all rows", "the half not searched"
 REGION_COLUMNS = ["region", "kind", "basis", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "p_value"]
-REGION_COLUMNS += ["mean_width", "median_width", "calibration_rows", "band_lower", "band_upper", "within_band"]
-REGION_COLUMNS += ["guarantee"]
+REGION_COLUMNS += ["mean_width", "median_width", "group", "calibration_rows", "band_lower", "band_upper"]
+REGION_COLUMNS += ["within_band", "guarantee"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,18 +84,19 @@ class Audit:
         return (
             "All rows and given groups are judged on all rows. Other regions are found on one half of the rows (seed "
             f"{self.random_state}) and judged on the other; n counts the rows that judge. Undercovers, overcovers: "
-            f"exact binomial test, Holm-adjusted, with a chance of at most {ERROR_RATE:.0%} of any false alarm in the "
-            f"whole audit. Holds: neither, and the exact {CONFIDENCE:.0%} interval reaches the promise and lies above "
-            f"{100 * (self.coverage - tolerance(self.coverage)):.4g} %. Intervals are of each region by itself. All "
-            "this takes rows to be independent, unseen by the model, and like those to come."
+            f"exact binomial test, Holm-adjusted, with a chance of at most {promise(ERROR_RATE)} of any false alarm in "
+            f"the whole audit. Holds: neither, and the exact {promise(CONFIDENCE)} interval reaches the promise and "
+            f"lies above {promise(self.coverage - tolerance(self.coverage))}. Intervals are of each region by itself. "
+            "All this takes rows to be independent, unseen by the model, and like those to come."
         )
 
     def to_frame(self) -> pd.DataFrame:
         """Give the regions, worst first.
 
         Columns: `region` in words, its `kind`, the rows it is judged on (`basis`, `n`), `coverage` with the exact 95 %
-        interval, `verdict`, adjusted `p_value`, `mean_width`, `median_width`; of a model's groups the number of
-        `calibration_rows`, the 90 % band of the coverage these can give and whether the region's interval meets it.
+        interval, `verdict`, adjusted `p_value`, `mean_width`, `median_width`; of a model's groups their number `group`
+        (-1: rows of no known group), the number of `calibration_rows`, the 90 % band of the coverage these can give and
+        whether the region's interval meets it.
         """
         return self.regions.copy()
 
@@ -184,7 +187,8 @@ def audit(
     random_state : int
         Seed of the split in halves.
     with_excess_risk : bool
-        Whether to compute the excess risk (ERT), which takes most of the time and changes no verdict.
+        Whether to compute the excess risk (ERT), which takes most of the time and changes no verdict. At most 20,000
+        rows are used for it, drawn at random; with more than 100 columns fewer, down to 5,000.
 
     Returns
     -------
@@ -227,7 +231,7 @@ def judged_regions(audited: Audited, slab: WorstSlab | None, random_state: int) 
         given += [_measured(audited, about, rows, GIVEN) for about, rows in pairs if len(rows)]
     found = [_measured(audited, about, rows, FOUND) for about, rows in _found(audited, slab, random_state)]
     judged = judge(pd.DataFrame([*given, *found]), audited.coverage)
-    return judged.reindex(columns=REGION_COLUMNS)
+    return judged.reindex(columns=REGION_COLUMNS).astype({"group": "Int64", "calibration_rows": "Int64"})
 
 
 def _members(grouping: Grouping) -> list[IntArray]:
@@ -277,7 +281,7 @@ def _found(audited: Audited, slab: WorstSlab | None, random_state: int) -> Itera
 
 
 def slab_words(slab: WorstSlab, X: pd.DataFrame) -> str:
-    """Say which rows a slab holds: its bounds, and the three terms that vary most.
+    """Say which rows a slab holds; of one across more than three columns, the three of its terms that vary most.
 
     Examples
     --------
@@ -289,13 +293,23 @@ def slab_words(slab: WorstSlab, X: pd.DataFrame) -> str:
     used = slab.direction[slab.direction != 0]
     spread = X.select_dtypes("number").std().reindex(used.index).fillna(0.5)  # of a 0/1 column at most
     largest = used.loc[(used.abs() * spread).sort_values(ascending=False, kind="stable").index[:3]]
-    terms = [f"{'-' if w < 0 else '+'} {'' if abs(w) == 1 else f'{abs(w):.3g}·'}{name}" for name, w in largest.items()]
     rest = len(used) - len(largest)
-    text = " ".join([*terms, f"+ {rest} smaller terms"] if rest else terms).removeprefix("+ ")
+    if rest:  # an inequality in dozens of terms helps nobody; `Audit.worst_slab` has it
+        return f"{SLAB}{', '.join(map(str, largest.index))} and {rest} other column{'s' * (rest > 1)}"
+    name = str(largest.index[0])
+    if len(largest) == 1 and name not in X.columns:  # a category, or all others
+        return name if slab.lower <= largest.iloc[0] <= slab.upper else name.replace(" = ", " ≠ ", 1)
+    terms = [_term(name if name in X.columns else f"[{name}]", weight) for name, weight in largest.items()]
+    text = " ".join(terms).removeprefix("+ ")
     low, high = (f"{cut:.4g}" for cut in (slab.lower, slab.upper))
     if math.isinf(slab.upper):
         return f"{text} ≥ {low}"
     return f"{text} ≤ {high}" if math.isinf(slab.lower) else f"{low} ≤ {text} ≤ {high}"
+
+
+def _term(name: Any, weight: float) -> str:
+    size = "" if abs(weight) == 1 else f"{abs(weight):.3g}·"
+    return f"{'-' if weight < 0 else '+'} {size}{name}"
 
 
 def _alarm_sentences(regions: pd.DataFrame, coverage: float) -> list[str]:

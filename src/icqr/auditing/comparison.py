@@ -16,6 +16,7 @@ from icqr.auditing.findings import as_json, html_page, markdown_list, markdown_t
 from icqr.auditing.inputs import Audited, prepare
 from icqr.auditing.verdicts import CONFIDENCE, ERROR_RATE, OVER, UNDER, holm
 from icqr.features import FloatArray
+from icqr.metrics.marginal import row_scores
 
 #: Numbers of an audit that the table shows.
 SHOWN = ["coverage", "coverage_lower", "coverage_upper", "mean_width", "n_infinite", "interval_score"]
@@ -136,11 +137,16 @@ def compare(
     >>> found.differences.set_index("measure").loc["interval_score", "verdict"]
     'less'
     """
-    named = _named(methods)
+    named = named_methods(methods)
     base = next(iter(named)) if reference is None else reference
     if base not in named:
         raise ValueError(f"reference must be one of {', '.join(named)}, got {base!r}")
     rows = {name: prepare(y, method, X, groups, coverage) for name, method in named.items()}
+    return compare_rows(rows, base, random_state, with_excess_risk)
+
+
+def compare_rows(rows: dict[str, Audited], base: str, random_state: int, with_excess_risk: bool) -> Comparison:
+    """Compare methods whose rows are in one form already, see :func:`compare`."""
     level = _one_coverage({name: one.coverage for name, one in rows.items()})
     audits = {name: audit_rows(one, random_state, with_excess_risk) for name, one in rows.items()}
     differences = _differences(rows, audits, base)
@@ -148,7 +154,8 @@ def compare(
     return Comparison(level, base, table, differences, audits, tuple(_findings(audits, differences, base)))
 
 
-def _named(methods: Any) -> dict[str, Any]:
+def named_methods(methods: Any) -> dict[str, Any]:
+    """Give methods by name: those of a dict; of a list the classes of models, or numbers."""
     if isinstance(methods, Mapping):
         named = {str(name): method for name, method in methods.items()}
     elif isinstance(methods, list):
@@ -185,8 +192,7 @@ def _table(audits: dict[str, Audit]) -> pd.DataFrame:
 def _per_row(audited: Audited) -> dict[str, FloatArray]:
     """Give each row's part in the means: covered, width, interval score."""
     rows = audited.rows
-    outside = np.maximum(np.maximum(rows.lower - rows.y, rows.y - rows.upper), 0)
-    score = rows.width + 2 / (1 - audited.coverage) * outside
+    score = row_scores(rows, audited.coverage)
     return {"coverage": rows.covered.astype(float), "mean_width": rows.width, "interval_score": score}
 
 
@@ -235,7 +241,7 @@ def _judged(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _findings(audits: dict[str, Audit], differences: pd.DataFrame, base: str) -> list[str]:
-    """Say for each method what its audit says, and how its width and score differ from the reference's."""
+    """Say what each method's audit says, then how the others' widths and scores differ from the reference's."""
     said = []
     for name, one in audits.items():
         worst = one.alarms[(one.alarms["verdict"] == UNDER) & (one.alarms["kind"] != "all rows")]
@@ -245,16 +251,24 @@ def _findings(audits: dict[str, Audit], differences: pd.DataFrame, base: str) ->
         differences["measure"].isin(["mean_width", "interval_score"]) & differences["difference"].notna()
     ]
     numbers = audits[base].numbers
-    return [*said, *(_difference_sentence(row, numbers[row["measure"]], base) for row in records(told))]
+    for other, rows in told.groupby("method", sort=False):
+        clauses = [_difference_clause(row, numbers[row["measure"]]) for row in records(rows)]
+        said.append(f"{other} compared with {base}: {'; '.join(clauses)}.")
+    return said
 
 
-def _difference_sentence(row: dict[str, Any], reference: float, base: str) -> str:
-    what = f"{row['method']}: {MEASURES[row['measure']]}"
-    if row["verdict"] == UNCLEAR:
-        likely = f"the difference is very likely between {row['lower']:.3g} and {row['upper']:.3g}"
-        if row["lower"] > 0 or row["upper"] < 0:  # clear on its own, but there are several comparisons
-            return f"{what} not clearly different from that of {base} among so many comparisons; alone, {likely}."
-        return f"{what} not clearly different from that of {base}; {likely}."
-    near, far = sorted(abs(row[end]) for end in ("lower", "upper"))
-    share = f"{percent(abs(row['difference']) / reference)} {row['verdict']} than that of {base}"
-    return f"{what} {share}, very likely between {percent(near / reference)} and {percent(far / reference)}."
+def _difference_clause(row: dict[str, Any], reference: float) -> str:
+    """Say how a measure differs and how surely, in percent of the reference's."""
+    what, more = MEASURES[row["measure"]], [_more(row[key], reference) for key in ("difference", "lower", "upper")]
+    likely = f"very likely between {more[1]} and {more[2]}"
+    if row["verdict"] != UNCLEAR:
+        return f"{what} {more[0]} ({likely})"
+    if row["lower"] > 0 or row["upper"] < 0:  # clear on its own, but there are several comparisons
+        return f"{what} not clearly different among so many comparisons (alone, {likely})"
+    return f"{what} not clearly different ({likely})"
+
+
+def _more(difference: float, reference: float) -> str:
+    """Give a difference in percent of the reference; of a reference of 0 there is none, so as a number."""
+    size = percent(abs(difference) / reference) if reference else f"{abs(difference):.3g}"
+    return f"{size} {LESS if difference < 0 else MORE}"

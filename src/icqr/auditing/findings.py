@@ -14,6 +14,8 @@ import pandas as pd
 
 from icqr.auditing.verdicts import HOLDS, OVER, UNDER, UNKNOWN
 
+#: How the name of a slab across many columns begins.
+SLAB = "a slab across "
 OVERALL = {
     HOLDS: "the promise holds on average",
     UNDER: "the promise is broken on average",
@@ -52,17 +54,33 @@ def promise(coverage: float) -> str:
 
 def region_sentence(region: dict[str, Any], coverage: float) -> str:
     """Say how often intervals hold in a region, with what is very likely the true value, and what may explain it."""
-    name = str(region["region"])
-    subject = name[:1].upper() + name[1:] if region["kind"] in ("all rows", "model group") else f"Rows with {name}"
+    name = rows_of(region)
+    subject = name[:1].upper() + name[1:]
     said = f"{subject}: {percent(region['coverage'])} of {region['n']:,} covered, {promise(coverage)} promised"
     likely = f"{percent(region['coverage_lower'])} and {percent(region['coverage_upper'])}"
     return f"{said}; the true value is very likely between {likely}{_explanation(region)}."
 
 
+def rows_of(region: dict[str, Any]) -> str:
+    """Name a region's rows.
+
+    Examples
+    --------
+    >>> rows_of({"kind": "feature bin", "region": "hr ≤ 6"})
+    'rows with hr ≤ 6'
+    >>> rows_of({"kind": "model group", "region": "group 3 (hr ≤ 6)"})
+    'group 3 (hr ≤ 6)'
+    """
+    name = str(region["region"])
+    if region["kind"] in ("all rows", "model group"):
+        return name
+    return f"rows in {name}" if name.startswith(SLAB) else f"rows with {name}"
+
+
 def _explanation(region: dict[Any, Any]) -> str:
     """Say whether the number of calibration rows explains the distance, or that nothing was promised."""
     if str(region["guarantee"]).startswith("none"):
-        return f"; the model promises nothing here: {region['guarantee']}"
+        return f"; the model promises nothing here {str(region['guarantee']).removeprefix('none ')}"
     if region["within_band"] is None:
         return ""
     band = f"{percent(region['band_lower'])} to {percent(region['band_upper'])} in nine of ten calibrations"
@@ -111,8 +129,9 @@ def listed(parts: list[str]) -> str:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Give a dict per row."""
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    """Give a dict per row; pandas' mark for a missing whole number becomes None."""
+    rows = table.to_dict("records")
+    return [{str(name): None if value is pd.NA else value for name, value in row.items()} for row in rows]
 
 
 def plain(value: Any) -> Any:

@@ -12,8 +12,9 @@ from icqr.features import FloatArray, IntArray, as_table
 from icqr.intervals import IntervalRegressor
 from icqr.metrics.checks import CheckedRows, check_rows, check_share
 
-#: What a grouping's table says of each group: its name in words and, of a model's groups, what calibration can give.
-GROUP_COLUMNS = ["region", "kind", "calibration_rows", "band_lower", "band_upper", "guarantee"]
+#: What a grouping's table says of each group: its name in words and, of a model's groups, their number (-1: rows of no
+#: known group) and what calibration can give.
+GROUP_COLUMNS = ["region", "kind", "group", "calibration_rows", "band_lower", "band_upper", "guarantee"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,7 @@ class Audited:
     """Checked rows with what is promised for them; `X` is a DataFrame with text as column names, or None.
 
     `whole` says what is promised for all rows together (`GROUP_COLUMNS`): a model with a single group has a band.
+    `prediction` is that of a model.
     """
 
     rows: CheckedRows
@@ -37,14 +39,19 @@ class Audited:
     X: pd.DataFrame | None
     groupings: list[Grouping]
     whole: pd.DataFrame
+    prediction: FloatArray | None = None
 
 
 def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None) -> Audited:
     """Bring what was given to an audit into one form, or say what is wrong with it."""
     table = None if X is None else _named(X)
     own: list[Grouping] = []
+    prediction = None
     if isinstance(intervals, IntervalRegressor):
-        bounds, coverage, own = _of_model(intervals, X, coverage)
+        coverage = intervals.certificate(coverage).coverage
+        explained = intervals.explain(_needed(X, intervals), coverage)
+        bounds, prediction = explained[["lower", "upper"]].to_numpy(), explained["median"].to_numpy()
+        own = [_model_groups(intervals, coverage, explained["group"].to_numpy())]
     else:
         if hasattr(intervals, "predict_interval"):
             intervals = intervals.predict_interval(_needed(X, intervals))
@@ -60,7 +67,8 @@ def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None)
         raise ValueError(f"X must have {len(rows.y)} rows, one per row of y, got {len(table)}")
     whole = own.pop().table if len(own) == 1 and len(own[0].table) == 1 else _whole()
     given = [] if groups is None else _given_groups(groups, table, len(rows.y))
-    return Audited(rows, bounds, level, table, given + own, whole.assign(region="all rows", kind="all rows"))
+    whole = whole.assign(region="all rows", kind="all rows", group=None)
+    return Audited(rows, bounds, level, table, given + own, whole, prediction)
 
 
 def as_intervals(given: Any, n: int) -> FloatArray:
@@ -70,7 +78,8 @@ def as_intervals(given: Any, n: int) -> FloatArray:
     ----------
     given : array, table or tuple
         (n, 2) or (n, 2, 1) bounds (crepes, MAPIE); a table with two columns; (prediction, bounds) (MAPIE); (lower,
-        upper); (prediction, lower, upper) (puncc). A plain list of two pairs is taken as two rows.
+        upper); (prediction, lower, upper) (puncc, whose prediction may be None or quantiles). A plain list of two pairs
+        is taken as two rows.
     n : int
         Number of rows.
 
@@ -83,7 +92,7 @@ def as_intervals(given: Any, n: int) -> FloatArray:
     shapes: list[tuple[Any, ...]] = [np.shape(part) for part in parts]
     if len(parts) == 2 and shapes[1] in ((n, 2), (n, 2, 1)) and shapes[0] in ((n,), (n, 1)):
         return as_intervals(np.asarray(parts[1], dtype=float), n)
-    columns = all(shape in ((n,), (n, 1)) for shape in shapes)
+    columns = all(shape in ((n,), (n, 1)) for shape in shapes[-2:])
     rows = isinstance(given, list) and len(parts) == n == 2
     if parts and columns and not rows:
         return np.column_stack([np.asarray(part, dtype=float).ravel() for part in parts[-2:]])
@@ -117,17 +126,13 @@ def _named(X: Any) -> pd.DataFrame:
     return table.set_axis([str(name) for name in table.columns], axis=1).reset_index(drop=True)
 
 
-def _of_model(model: IntervalRegressor, X: Any, coverage: float | None) -> tuple[FloatArray, float, list[Grouping]]:
-    explained = model.explain(_needed(X, model), coverage)
-    certificate = model.certificate(coverage)
-    table = certificate.groups.rename(columns={"n": "calibration_rows"}).assign(
-        region=[*_group_names(model.descriptions_), "no known group"], kind="model group"
-    )
-    codes = explained["group"].to_numpy()
-    codes = np.where(codes < 0, len(table) - 1, codes).astype(np.intp)
-    # A single group is all rows; rows of no known group are a group only where there are any.
+def _model_groups(model: IntervalRegressor, coverage: float, labels: IntArray) -> Grouping:
+    table = model.certificate(coverage).groups.rename(columns={"n": "calibration_rows"})
+    table = table.assign(region=[*_group_names(model.descriptions_), "no known group"], kind="model group")
+    codes = np.where(labels < 0, len(table) - 1, labels).astype(np.intp)
+    # Rows of no known group are a group only where there are any.
     table = table[GROUP_COLUMNS] if codes.max() == len(table) - 1 else table[GROUP_COLUMNS].iloc[:-1]
-    return explained[["lower", "upper"]].to_numpy(), certificate.coverage, [Grouping(codes, table)]
+    return Grouping(codes, table)
 
 
 def _group_names(described: pd.DataFrame) -> list[str]:

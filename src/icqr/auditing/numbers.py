@@ -23,10 +23,9 @@ from icqr.metrics import (
 
 #: With fewer rows no regions are searched for, and no classifier is trained.
 FEWEST_TO_SEARCH = 100
-#: The excess risk is computed on at most so many rows, drawn at random.
-MOST_FOR_RISK = 20_000
-#: The classifier behind it can't bin a column that is empty in one of its folds.
-FEWEST_KNOWN = 30
+#: The excess risk is computed on at most so many rows, drawn at random; on fewer if there are many columns, so that it
+#: takes seconds.
+MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
 N_DIRECTIONS = 200
 RISKS = ("l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over")
 
@@ -90,11 +89,9 @@ def risk_numbers(audited: Audited, random_state: int, wanted: bool) -> dict[str,
     n = len(audited.rows.y)
     risk = pd.DataFrame(math.nan, index=list(RISKS), columns=["value", "standard_error"])
     if wanted and audited.X is not None and n >= FEWEST_TO_SEARCH:
-        rows = np.sort(np.random.default_rng(random_state).permutation(n)[:MOST_FOR_RISK])
-        X = audited.X.iloc[rows]
-        X = X.loc[:, X.notna().sum() >= FEWEST_KNOWN]
-        if X.shape[1]:
-            y, bounds = audited.rows.y[rows], audited.intervals[rows]
-            risk = excess_risk(y, bounds, X, coverage=audited.coverage, random_state=random_state)
+        most = int(np.clip(CELLS_FOR_RISK // audited.X.shape[1], FEWEST_FOR_RISK, MOST_FOR_RISK))
+        rows = np.sort(np.random.default_rng(random_state).permutation(n)[:most])
+        y, bounds, X = audited.rows.y[rows], audited.intervals[rows], audited.X.iloc[rows]
+        risk = excess_risk(y, bounds, X, coverage=audited.coverage, random_state=random_state)
     values = {f"excess_risk_{name}": float(risk["value"][name]) for name in RISKS}
     return values | {f"excess_risk_{name}_error": float(risk["standard_error"][name]) for name in RISKS}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
 from icqr.features import FloatArray, IntArray
+from icqr.metrics.checks import equal_widths
 
 #: Fewer rows than this make no candidate.
 FEWEST_ROWS = 20
@@ -60,7 +61,7 @@ def columns_of(X: pd.DataFrame | None, lower: FloatArray, upper: FloatArray) -> 
         middle = lower / 2 + upper / 2
         centre = np.where(np.isinf(lower), upper, np.where(np.isinf(upper), lower, middle))
         centre = np.where(np.isinf(centre), np.nan, centre)
-        own = [Column("interval width", upper - lower), Column("interval centre", centre)]
+        own = [Column("interval width", equal_widths(lower, upper)), Column("interval centre", centre)]
     return [*([] if X is None else (_column(X[name]) for name in X.columns)), *own]
 
 

@@ -8,17 +8,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from icqr.metrics.checks import Floats, Integers, check_rows, check_share
 from icqr.metrics.marginal import binomial_interval
+
+#: Up to so many rows the default classifier works on one thread: on a busy machine, several that wait for each other in
+#: thousands of short steps take up to 70 times as long.
+MOST_FOR_ONE_THREAD = 100_000
 
 
 @dataclass(frozen=True)
 class WorstSlab:
     """What :func:`worst_slab_coverage` found.
 
-    The slab is ``lower ≤ direction · x ≤ upper`` with x in its own units (categories as 0/1, missing as the median);
-    ``coverage``, its exact 95 % ``interval`` and ``n`` are of ``rows``, the measured rows inside.
+    The slab is ``lower ≤ direction · x ≤ upper`` with x in its own units (``"city = Bern"`` is 1 or 0, missing values
+    are the median); ``coverage``, its exact 95 % ``interval`` and ``n`` are of ``rows``, the measured rows inside.
     """
 
     coverage: float
@@ -74,7 +79,8 @@ def worst_slab_coverage(
     search, measure = np.array_split(rng.permutation(len(rows.y)), 2)
     directions = np.vstack([np.eye(points.shape[1]), rng.normal(size=(n_directions, points.shape[1]))])
     smallest = int(np.ceil(check_share("mass", mass) * len(search)))
-    chosen, cuts = _choose_slab(points[search], rows.covered[search], directions, smallest)
+    with threadpool_limits(limits=1):
+        chosen, cuts = _choose_slab(points[search], rows.covered[search], directions, smallest)
     projection = points[measure] @ chosen
     inside = np.sort(measure[(projection >= cuts[0]) & (projection <= cuts[1])])
     hits, n = int(rows.covered[inside].sum()), len(inside)
@@ -115,7 +121,8 @@ def excess_risk(
     Parameters
     ----------
     X : (n, d) array or DataFrame
-        Missing values are allowed; text becomes a category, its 200 most frequent values kept.
+        Missing values are allowed, but columns with fewer than 30 known ones are left out; text becomes a category, its
+        200 most frequent values kept.
     classifier : scikit-learn classifier, optional
         With ``predict_proba``; it gets a DataFrame. By default a slow-learning ``HistGradientBoostingClassifier`` which
         stops early, since one that overfits only sees its own noise.
@@ -143,9 +150,13 @@ def excess_risk(
     target = check_share("coverage", coverage)
     rows = check_rows(y, intervals)
     frame = _frame(X, len(rows.y), max_categories=200)
+    # Some classifiers can't take a column that is empty in one of the folds.
+    frame = frame.loc[:, frame.notna().sum() >= min(30, len(frame))]
     model = _cautious_classifier(random_state) if classifier is None else classifier
     hit = rows.covered.astype(int)
-    guess = _cross_fit(frame, hit, model, n_splits, random_state)
+    alone = classifier is None and len(frame) <= MOST_FOR_ONE_THREAD
+    with threadpool_limits(limits=1 if alone else None):
+        guess = _cross_fit(frame, hit, model, n_splits, random_state)
     parts = {"l1": np.sign(guess - target) * (hit - target), "squared": (target - hit) ** 2 - (guess - hit) ** 2}
     sides = {"": True, "_under": guess < target, "_over": guess > target}
     each = pd.DataFrame({form + side: v * on for form, v in parts.items() for side, on in sides.items()})
@@ -173,7 +184,7 @@ def _feature(column: pd.Series[Any], max_categories: int) -> pd.Series[Any]:
 
 def _numeric(X: Any, n: int) -> pd.DataFrame:
     """X as numbers without gaps, without columns that do not vary."""
-    design = pd.get_dummies(_frame(X, n, max_categories=20), dtype=float)
+    design = pd.get_dummies(_frame(X, n, max_categories=20), prefix_sep=" = ", dtype=float)
     design = design.fillna(design.median())
     design = design.loc[:, design.max() > design.min()]
     if not design.shape[1]:
@@ -186,12 +197,12 @@ def _choose_slab(
 ) -> tuple[Floats, tuple[float, float]]:
     """Direction and cut points of the slab with the least coverage; all rows if none is below the mean."""
     chosen, cuts, ceiling = directions[0], (-np.inf, np.inf), float(covered.mean())
-    for direction in directions:
-        projection = points @ direction
-        order = np.argsort(projection)
-        found = _worst_window(covered[order], projection[order], smallest, ceiling)
-        if found is not None:
-            chosen, ceiling, cuts = direction, found[0], found[1:]
+    for block in np.array_split(directions, -(-len(directions) // 16)):  # a few at once: X is read less often
+        for direction, projection in zip(block, block @ points.T, strict=True):
+            order = np.argsort(projection)
+            found = _worst_window(covered[order], projection[order], smallest, ceiling)
+            if found is not None:
+                chosen, ceiling, cuts = direction, found[0], found[1:]
     return chosen, cuts
 
 
@@ -251,7 +262,8 @@ def _cross_fit(
 
     guess = np.empty(len(hit))
     for train, test in KFold(n_splits, shuffle=True, random_state=random_state).split(frame):
-        if np.bincount(hit[train], minlength=2).min() < 10:  # too few of one kind to learn where they are
+        # Without columns, or with too few of one kind, nothing can be learned.
+        if not frame.shape[1] or np.bincount(hit[train], minlength=2).min() < 10:
             guess[test] = hit[train].mean()
         else:
             model = clone(classifier).fit(frame.iloc[train], hit[train])

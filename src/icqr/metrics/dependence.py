@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from icqr.metrics.checks import Floats, check_rows
+from icqr.metrics.checks import Floats, check_rows, equal_widths
 
 
 def coverage_width_correlation(y: ArrayLike, intervals: ArrayLike) -> float:
@@ -68,4 +68,4 @@ def hsic(y: ArrayLike, intervals: ArrayLike) -> float:
 def _finite_rows(y: ArrayLike, intervals: ArrayLike) -> tuple[Floats, Floats]:
     rows = check_rows(y, intervals)
     finite = np.isfinite(rows.width)
-    return rows.covered[finite].astype(float), rows.width[finite]
+    return rows.covered[finite].astype(float), equal_widths(rows.lower[finite], rows.upper[finite])

@@ -128,10 +128,15 @@ def interval_score(
     >>> interval_score([1, 3], [[0, 2], [0, 2]], coverage=0.5)
     4.0
     """
-    factor = 2 / (1 - check_share("coverage", coverage))
+    check_share("coverage", coverage)
     rows = check_rows(y, intervals, sample_weight)
+    return weighted_mean(row_scores(rows, coverage), rows.weight)
+
+
+def row_scores(rows: CheckedRows, coverage: float) -> Floats:
+    """Give each row's part in the mean that :func:`interval_score` is."""
     distance = np.maximum(np.maximum(rows.lower - rows.y, rows.y - rows.upper), 0)
-    return weighted_mean(rows.width + factor * distance, rows.weight)
+    return rows.width + 2 / (1 - coverage) * distance
 
 
 def pinball_loss(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from icqr.metrics.checks import CheckedRows, Floats, Integers, check_rows, check_share
+from icqr.metrics.checks import CheckedRows, Floats, Integers, check_rows, check_share, equal_widths
 from icqr.metrics.marginal import binomial_interval
 
 
@@ -90,7 +90,7 @@ def size_stratified_coverage(
     [1.0, 0.5]
     """
     rows = check_rows(y, intervals)
-    return _by_code(rows, *_bins(rows.width, n_bins, "width"), confidence)
+    return _by_code(rows, *_bins(equal_widths(rows.lower, rows.upper), n_bins, "width"), confidence)
 
 
 def feature_stratified_coverage(

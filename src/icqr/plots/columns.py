@@ -94,14 +94,33 @@ class Placed:
         gap = np.diff(found).min() if len(found) > 1 else 1.0
         return np.asarray(self.values[rows] + rng.uniform(-0.3, 0.3, size=len(rows)) * gap)
 
-    def bins(self, n_bins: int, least: int = 20) -> tuple[Integers, Floats]:
-        """Give each row's bin (-1: missing) and the bins' edges: one for each of few values, else as wide as others."""
+    def ends(self) -> tuple[float, float] | None:
+        """Give where the axis should end if a few values are far beyond all others, else None."""
+        if self.categories or self.distinct() is not None:
+            return None
+        known = self.values[~np.isnan(self.values)]
+        low, high = np.quantile(known, [0.005, 0.995])
+        if not np.ptp(known) > 2 * (high - low) > 0:
+            return None
+        margin = 0.1 * (high - low)
+        return max(low - margin, float(known.min())), min(high + margin, float(known.max()))
+
+    def n_beyond(self, ends: tuple[float, float] | None) -> int:
+        """How many rows lie beyond the ends of the axis."""
+        return 0 if ends is None else int(((self.values < ends[0]) | (self.values > ends[1])).sum())
+
+    def bins(self, n_bins: int, least: int = 20, ends: tuple[float, float] | None = None) -> tuple[Integers, Floats]:
+        """Give each row's bin (-1: missing) and the bins' edges: one for each of few values, else as wide as others.
+
+        Values beyond the ends belong to the first and the last bin.
+        """
         if n_bins < 1:
             raise ValueError(f"n_bins must be at least 1, got {n_bins}")
-        known = ~np.isnan(self.values)
-        found = np.unique(self.values[known])
-        edges = _wide_bins(self.values[known], n_bins, least) if len(found) > n_bins else _bins_around(found)
-        places = np.searchsorted(edges, self.values, side="right") - 1
+        values = self.values if ends is None else np.clip(self.values, *ends)
+        known = ~np.isnan(values)
+        found = np.unique(values[known])
+        edges = _wide_bins(values[known], n_bins, least) if len(found) > n_bins else _bins_around(found)
+        places = np.searchsorted(edges, values, side="right") - 1
         return np.where(known, np.clip(places, 0, len(edges) - 2), -1), edges
 
     def label(self, axis: Any) -> None:

@@ -99,7 +99,8 @@ class GroupCoverageDisplay(Display):
             groups = finest.explain(X, promise)["group"].to_numpy()
             # Only a user's own groups are what their rule says; rules of clusters are approximate.
             names = dict(enumerate(finest.groups_["rule"])) if hasattr(finest.partition_, "keys_") else {}
-        return cls._of(y, intervals, groups, promise, confidence, max_groups, names).plot(ax)
+        options: Options = {"confidence": confidence, "max_groups": max_groups, "ax": ax}
+        return cls.from_predictions(y, intervals, groups, coverage=promise, names=names, **options)
 
     @classmethod
     def from_predictions(
@@ -112,6 +113,7 @@ class GroupCoverageDisplay(Display):
         confidence: float = 0.95,
         max_groups: int = 40,
         method: str = "intervals",
+        names: Mapping[Any, str] | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """Draw the coverage of intervals from anywhere.
@@ -129,32 +131,20 @@ class GroupCoverageDisplay(Display):
             As in `from_estimator`.
         method : str
             Name and colour, if `intervals` is one array.
+        names : mapping, optional
+            What groups are called, where that is not their label.
         """
-        named = named_intervals(intervals, method)
-        return cls._of(y, named, groups, coverage, confidence, max_groups, {}).plot(ax)
-
-    @classmethod
-    def _of(
-        cls,
-        y: ArrayLike,
-        intervals: Mapping[str, Any],
-        groups: ArrayLike,
-        coverage: float,
-        confidence: float,
-        max_groups: int,
-        names: Mapping[Any, str],
-    ) -> Self:
         if max_groups < 1:
             raise ValueError(f"max_groups must be at least 1, got {max_groups}")
+        named = named_intervals(intervals, method)
 
         def table(labels: Any) -> pd.DataFrame:
-            parts = {
-                name: coverage_by_group(y, bounds, labels, confidence=confidence) for name, bounds in intervals.items()
-            }
+            parts = {one: coverage_by_group(y, bounds, labels, confidence=confidence) for one, bounds in named.items()}
             return pd.concat(parts, names=["method"]).reset_index()
 
         everything = table(np.zeros(len(np.asarray(y)), dtype=int)).drop(columns="group")
-        return cls(table(groups), everything, check_share("coverage", coverage), confidence, max_groups, names)
+        promise = check_share("coverage", coverage)
+        return cls(table(groups), everything, promise, confidence, max_groups, names or {}).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:

@@ -10,6 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
+from icqr.metrics.checks import Floats
 from icqr.plots.export import figure_to_svg
 from icqr.plots.style import GREY, percent, plain
 
@@ -96,8 +99,8 @@ def heading(ax: Axes, title: str, legend: Sequence[tuple[Artist, str]] = (), not
     if not legend and not note:
         ax.set_title(title, loc="left")
         return
-    size, width = small_print(ax), 72 * 1.1 * _inches(ax)[0]
-    note = textwrap.fill(note, max(20, int(width / (0.52 * size))))
+    size, width = small_print(ax), points_of(ax)[0]
+    note = textwrap.fill(note, max(20, int(width / (0.55 * size))))
     # matplotlib leaves out what starts with an underscore
     labels = [" " + text if text.startswith("_") else text for _, text in legend]
     columns = max(1, min(len(labels), int(width / (size * (0.5 * max(map(len, labels), default=0) + 4)))))
@@ -127,6 +130,11 @@ def _inches(ax: Axes) -> tuple[float, float]:
     """Give width and height of the axes, as far as they are known before the layout."""
     box = ax.get_window_extent()
     return box.width / ax.figure.dpi, box.height / ax.figure.dpi
+
+
+def points_of(ax: Axes) -> Floats:
+    """Give width and height of the axes in points, as far as they are known before the layout."""
+    return 72 * np.array(_inches(ax))
 
 
 def small_print(ax: Axes) -> float:

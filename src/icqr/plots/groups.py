@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from icqr.metrics.checks import Floats, Integers
 from icqr.plots.columns import Placed, find_column, sample_rows
-from icqr.plots.display import Display, heading, ink, need, percent_axis, row_labels, small_print
-from icqr.plots.points import sample_note
+from icqr.plots.display import Display, heading, ink, need, percent_axis, points_of, row_labels, small_print
+from icqr.plots.places import place_boxes
+from icqr.plots.points import beyond_note, sample_note
 from icqr.plots.style import GREEN, GREY, PURPLE, Options, group_gid, group_look, group_numbers, percent, plain
 
 if TYPE_CHECKING:
@@ -176,11 +177,11 @@ class ExplainedVarianceDisplay(Display):
 
 @dataclass(eq=False)
 class GroupMapDisplay(Display):
-    """Groups in the plane of two columns, by default the two most important.
+    """Groups in the plane of two columns: by default the most important one, and the next that is no copy of it.
 
-    Each group has a colour, a shape and its number, written at its median. Of many rows a random sample is drawn, and
-    the legend says how many. Where values of a column are few, points are moved sideways. Groups that differ in other
-    columns lie on each other.
+    Each group has a colour, a shape and its number, written at its median or, where another one is, beside it; where
+    numbers are crowded, small groups have none. Of many rows a random sample is drawn, and the legend says how many.
+    Where values of a column are few, points are moved sideways. Groups that differ in other columns lie on each other.
 
     Attributes
     ----------
@@ -225,15 +226,13 @@ class GroupMapDisplay(Display):
         X : table
             Rows to draw.
         features : two column names or positions, optional
-            By default those of the largest importance.
+            By default as :func:`most_important` chooses them.
         max_points, random_state : int
             How many rows are drawn at most; seed of their choice.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        if features is None:
-            ordered = _importances(model).sort_values("share", ascending=False, kind="stable")
-            features = ordered["feature"].tolist()[:2]
+        features = most_important(_importances(model), X) if features is None else features
         groups = model.explain(X)["group"].to_numpy()
         return cls.from_labels(X, groups, features, max_points=max_points, random_state=random_state, ax=ax)
 
@@ -267,25 +266,72 @@ class GroupMapDisplay(Display):
             chosen, look = labels[self.drawn] == label, group_look(number)
             points: Options = {"marker": look.marker, "color": look.color, "s": 16, "alpha": 0.75, "linewidth": 0}
             ax.scatter(self.places[0][chosen], self.places[1][chosen], gid=group_gid(number), **points)
-        for label, number in numbers.items():
-            self._number(ax, labels == label, str(label) if number >= 0 else "–", number)
         self.across.label(ax.xaxis)
         self.along.label(ax.yaxis)
-        heading(ax, "Groups", note=sample_note(self.drawn, len(self.rows)))
+        ends = self.across.ends(), self.along.ends()
+        ax.set_xlim(ends[0])
+        ax.set_ylim(ends[1])
+        written = self._write_numbers(ax, numbers)
+        crowded = f"numbers of {written} of {len(numbers)} groups, the largest" if written < len(numbers) else ""
+        beyond = beyond_note(self.across.n_beyond(ends[0]) + self.along.n_beyond(ends[1]))
+        parts = [sample_note(self.drawn, len(self.rows)), crowded, beyond]
+        heading(ax, "Groups", note=", ".join(filter(None, parts)))
 
-    def _number(self, ax: Axes, inside: Any, text: str, number: int) -> None:
-        """Write a group's number on the median of its rows."""
-        x, y = self.rows.loc[inside, ["x", "y"]].median()
-        if np.isfinite(x) and np.isfinite(y):
-            box = {
-                "boxstyle": "round,pad=0.2",
-                "facecolor": "#ffffff",
-                "edgecolor": group_look(number).color,
-                "linewidth": 1.5,
-            }
-            look: Options = {"ha": "center", "va": "center", "fontsize": "small", "fontweight": "bold"}
-            # Not quite black: on its white box the number stays dark when a page is dark.
-            ax.text(x, y, plain(text, 12), color="#111111", bbox=box, gid=group_gid(number), zorder=4, **look)
+    def _write_numbers(self, ax: Axes, numbers: dict[Any, int]) -> int:
+        """Write groups' numbers at their medians or, where that is taken, close by; give how many found a place."""
+        groups = self.rows.groupby("group")[["x", "y"]]
+        medians = groups.median().loc[groups.size().sort_values(ascending=False, kind="stable").index].dropna()
+        texts = [plain(label, 12) if numbers[label] >= 0 else "–" for label in medians.index]
+        size, room = small_print(ax), points_of(ax)
+        boxes = np.array([[0.7 * size * len(text) + 0.8 * size, 1.7 * size] for text in texts]).reshape(-1, 2)
+        wanted = ax.transAxes.inverted().transform(ax.transData.transform(medians.to_numpy())) * room
+        places = place_boxes(wanted.reshape(-1, 2), boxes, room)
+        written = np.flatnonzero(np.isfinite(places[:, 0])).tolist()
+        for row in written:
+            number, at, move = numbers[medians.index[row]], medians.iloc[row], places[row] - wanted[row]
+            self._write_number(ax, texts[row], (at["x"], at["y"]), tuple(move), number, size)
+        return len(written)
+
+    def _write_number(
+        self, ax: Axes, text: str, at: tuple[float, float], move: tuple[float, float], number: int, size: float
+    ) -> None:
+        color, gid = group_look(number).color, group_gid(number)
+        if any(move):  # below all boxes, so that no line crosses a number
+            line = {"arrowstyle": "-", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+            options: Options = {"textcoords": "offset points", "arrowprops": line, "zorder": 3.5}
+            patch = ax.annotate("", at, move, annotation_clip=False, **options).arrow_patch
+            if patch is not None:
+                patch.set_gid(gid)
+        box = {"boxstyle": "round,pad=0.2", "facecolor": "#ffffff", "edgecolor": color, "linewidth": 1.5}
+        look: Options = {"ha": "center", "va": "center", "fontsize": size, "fontweight": "bold", "bbox": box}
+        # Not quite black: on its white box the number stays dark when a page is dark.
+        look |= {"color": "#111111", "textcoords": "offset points", "gid": gid, "zorder": 4}
+        ax.annotate(text, at, move, annotation_clip=False, **look)
+
+
+def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
+    """Give the most important column and the next one that is no copy of it; if all are, simply the next one.
+
+    Two columns of numbers whose ranks correlate by more than 0.9 say the same: in their plane all rows are on a line.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"length": [1, 2, 3], "area": [1, 4, 9], "age": [5, 1, 3]})
+    >>> most_important(pd.DataFrame({"feature": ["length", "area", "age"], "share": [0.5, 0.4, 0.1]}), X)
+    ['length', 'age']
+    """
+    ordered = importances.sort_values("share", ascending=False, kind="stable")
+    first, *others = ordered.loc[ordered["share"] > 0, "feature"].tolist() or ordered["feature"].tolist()
+    placed = Placed.of(find_column(X, first))
+    different = (name for name in others if not _same_order(placed, Placed.of(find_column(X, name))))
+    return [first, next(different, others[0])] if others else [first]
+
+
+def _same_order(one: Placed, other: Placed) -> bool:
+    if one.categories or other.categories:
+        return False
+    with np.errstate(invalid="ignore", divide="ignore"):  # a column may be constant in these rows
+        return bool(abs(pd.Series(one.values).rank().corr(pd.Series(other.values).rank())) > 0.9)
 
 
 def _importances(model: Any) -> pd.DataFrame:

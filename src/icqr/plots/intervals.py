@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from icqr.metrics.checks import Floats, Integers
 from icqr.plots.columns import Placed, find_column, sample_rows
 from icqr.plots.display import Display, heading, ink, need
-from icqr.plots.points import draw_points, mark_infinite, point_legend, sample_note
-from icqr.plots.predictions import explained_rows, name_of, named_models, row_table
+from icqr.plots.points import beyond_note, draw_points, mark_infinite, point_legend, sample_note
+from icqr.plots.predictions import name_of, predictions_of, row_table
 from icqr.plots.style import Options, method_color, plain
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class IntervalDisplay(Display):
     Up to 100 rows have a line each. More are drawn as a band: the medians of the lower and of the upper bounds in bins
     of x (equally wide, joined where they hold less than 20 rows; or one for each of at most `n_bins` values). Targets
     are points; of more than `max_points` a random sample, and the heading says how many. Where values of x are few,
-    points are moved sideways. Triangles at the edge mark infinite bounds.
+    points are moved sideways; where a few are far beyond all others, the axis ends earlier, and the heading says how
+    many are beyond. Triangles at the edge mark infinite bounds.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class IntervalDisplay(Display):
     method: str
     y_name: str
     places: Floats
-    predicted: bool = True
+    predicted: bool
 
     @classmethod
     def from_estimator(
@@ -97,10 +98,9 @@ class IntervalDisplay(Display):
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        ((method, model),) = named_models({type(model).__name__: model}).items()
-        rows = explained_rows(model, X, y, coverage)
-        x = Placed.of(rows["centre"], "prediction") if feature is None else Placed.of(find_column(X, feature))
-        return cls._of(rows, x, method, name_of(y, None), n_bins, max_points, random_state).plot(ax)
+        x = None if feature is None else find_column(X, feature)
+        options: Options = {"n_bins": n_bins, "max_points": max_points, "random_state": random_state, "ax": ax}
+        return cls.from_predictions(y, x=x, **predictions_of(model, X, coverage), **options)
 
     @classmethod
     def from_predictions(
@@ -143,18 +143,11 @@ class IntervalDisplay(Display):
         placed = Placed.of(rows["centre"], x_name or default) if x is None else Placed.of(x, x_name)
         if len(placed.values) != len(rows):
             raise ValueError(f"x must have {len(rows)} values, one per row of y; got {len(placed.values)}")
-        display = cls._of(rows, placed, method, name_of(y, y_name), n_bins, max_points, random_state)
-        display.predicted = prediction is not None
-        return display.plot(ax)
-
-    @classmethod
-    def _of(
-        cls, rows: pd.DataFrame, x: Placed, method: str, y_name: str | None, n_bins: int, max_points: int, seed: int
-    ) -> Self:
-        rows.insert(0, "x", x.values)
-        rng = np.random.default_rng(seed)
+        rows.insert(0, "x", placed.values)
+        rng = np.random.default_rng(random_state)
         drawn = sample_rows(len(rows), max_points, rng)
-        return cls(rows, _binned(rows, x, n_bins), drawn, x, method, y_name or "y", x.spread(drawn, rng))
+        bins, places, target = _binned(rows, placed, n_bins), placed.spread(drawn, rng), name_of(y, y_name) or "y"
+        return cls(rows, bins, drawn, placed, method, target, places, prediction is not None).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
         each = len(self.rows) <= MOST_LINES
@@ -165,14 +158,19 @@ class IntervalDisplay(Display):
         draw_points(ax, places, shown["y"].to_numpy(), shown)
         ax.set_ylim(*limits)
         self.column.label(ax.xaxis)
+        ends = None if each else self.column.ends()
+        if ends is not None:
+            ax.set_xlim(*ends)
         ax.set_ylabel(plain(self.y_name))
-        heading(ax, f"{plain(self.method)} intervals", [*point_legend(ax, self.rows), *legend], self._note())
+        note = self._note(self.column.n_beyond(ends))
+        heading(ax, f"{plain(self.method)} intervals", [*point_legend(ax, self.rows), *legend], note)
 
-    def _note(self) -> str:
+    def _note(self, beyond: int) -> str:
         missing = self.column.n_missing
         left_out = f"{missing:,} rows without {plain(self.column.name, 20)} left out" if missing else ""
         medians = f"medians in {len(self.bins)} bins" if len(self.rows) > MOST_LINES else ""
-        return ", ".join(filter(None, [medians, sample_note(self.drawn, len(self.rows)), left_out]))
+        parts = [medians, sample_note(self.drawn, len(self.rows)), left_out, beyond_note(beyond)]
+        return ", ".join(filter(None, parts))
 
     def _lines(self, ax: Axes, limits: tuple[float, float]) -> list[tuple[Artist, str]]:
         x, lower, upper = (self.rows[name].to_numpy() for name in ("x", "lower", "upper"))
@@ -203,7 +201,7 @@ class IntervalDisplay(Display):
 
 def _binned(rows: pd.DataFrame, x: Placed, n_bins: int) -> pd.DataFrame:
     """Give a row per bin, NaN in one without rows."""
-    codes, edges = x.bins(n_bins)
+    codes, edges = x.bins(n_bins, ends=x.ends())
     members = [np.flatnonzero(codes == code) for code in range(len(edges) - 1)]
     table = pd.DataFrame({"left": edges[:-1], "right": edges[1:], "n": [len(rows_of) for rows_of in members]})
     for name in ("lower", "upper", "centre"):

@@ -43,6 +43,11 @@ def sample_note(drawn: Integers, n: int) -> str:
     return f"{len(drawn):,} of {n:,} points drawn" if len(drawn) < n else ""
 
 
+def beyond_note(n: int) -> str:
+    """Say how many rows the axis does not show, if any."""
+    return f"{n:,} {'row' if n == 1 else 'rows'} beyond the axis" if n else ""
+
+
 def mark_infinite(ax: Axes, x: Floats, where: str) -> list[tuple[Artist, str]]:
     """Mark infinite bounds by triangles at an edge of the picture ("top", "bottom", "right"); give the legend's row."""
     if not len(x):

@@ -30,7 +30,10 @@ def named_models(models: Any) -> dict[str, Any]:
 
 def named_intervals(intervals: Any, method: str) -> dict[str, Any]:
     """Give intervals by method: one array, or a mapping from methods to arrays."""
-    return {str(k): v for k, v in intervals.items()} if isinstance(intervals, Mapping) else {method: intervals}
+    named = {str(k): v for k, v in intervals.items()} if isinstance(intervals, Mapping) else {method: intervals}
+    if not named:
+        raise ValueError("intervals must hold at least one method, got none")
+    return named
 
 
 def shared_coverage(models: Mapping[str, Any], coverage: float | None) -> float:
@@ -60,10 +63,12 @@ def row_table(
     return table
 
 
-def explained_rows(model: Any, X: Any, y: ArrayLike, coverage: float | None) -> pd.DataFrame:
-    """Give the table of :func:`row_table` for a model."""
+def predictions_of(model: Any, X: Any, coverage: float | None) -> dict[str, Any]:
+    """Give what a display's `from_predictions` asks of a model: intervals, prediction, groups, and its name."""
+    ((method, model),) = named_models(model).items()
     table = model.explain(X, coverage)
-    return row_table(y, table[["lower", "upper"]].to_numpy(), table["median"].to_numpy(), table["group"].to_numpy())
+    bounds, median, group = table[["lower", "upper"]].to_numpy(), table["median"].to_numpy(), table["group"].to_numpy()
+    return {"intervals": bounds, "prediction": median, "groups": group, "method": method}
 
 
 def _column(name: str, values: Any, n: int) -> Any:

@@ -1,4 +1,4 @@
-"""Widths against residuals: whether intervals are wide where the model is wrong."""
+"""Widths against absolute residuals: whether intervals are wide where the model is wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from icqr.metrics.checks import Floats, Integers, check_share
 from icqr.plots.columns import Placed, sample_rows
 from icqr.plots.display import Display, heading, in_units, ink
 from icqr.plots.points import draw_points, mark_infinite, point_legend, sample_note
-from icqr.plots.predictions import explained_rows, name_of, named_models, row_table, shared_coverage
+from icqr.plots.predictions import name_of, named_models, predictions_of, row_table, shared_coverage
 from icqr.plots.style import Options, method_look, percent, plain
 
 if TYPE_CHECKING:
@@ -86,10 +86,9 @@ class WidthResidualDisplay(Display):
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        method = type(model).__name__
-        promise = shared_coverage(named_models({method: model}), coverage)
-        rows = explained_rows(model, X, y, promise)
-        return cls._of(rows, promise, method, name_of(y, None), n_bins, max_points, random_state).plot(ax)
+        promise = shared_coverage(named_models(model), coverage)
+        options: Options = {"n_bins": n_bins, "max_points": max_points, "random_state": random_state, "ax": ax}
+        return cls.from_predictions(y, coverage=promise, **predictions_of(model, X, promise), **options)
 
     @classmethod
     def from_predictions(
@@ -121,25 +120,11 @@ class WidthResidualDisplay(Display):
             As in :meth:`IntervalDisplay.from_predictions`.
         """
         rows = row_table(y, intervals, prediction, groups)
-        return cls._of(rows, coverage, method, name_of(y, y_name), n_bins, max_points, random_state).plot(ax)
-
-    @classmethod
-    def _of(
-        cls,
-        rows: pd.DataFrame,
-        coverage: float,
-        method: str,
-        y_name: str | None,
-        n_bins: int,
-        max_points: int,
-        seed: int,
-    ) -> Self:
         rows.insert(0, "width", rows["upper"] - rows["lower"])
         rows.insert(1, "residual", (rows["y"] - rows["centre"]).abs())
         bins = _binned(rows, check_share("coverage", coverage), n_bins)
-        return cls(
-            rows, bins, sample_rows(len(rows), max_points, np.random.default_rng(seed)), coverage, method, y_name
-        )
+        drawn = sample_rows(len(rows), max_points, np.random.default_rng(random_state))
+        return cls(rows, bins, drawn, coverage, method, name_of(y, y_name)).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
         shown = self.rows.iloc[self.drawn]
@@ -151,7 +136,7 @@ class WidthResidualDisplay(Display):
         ax.set_xlim(left=0)
         ax.set_ylim(0, 1.05 * (residual.max() or 1.0))
         ax.set_xlabel(in_units("width of the interval", self.y_name))
-        ax.set_ylabel("absolute residual")
+        ax.set_ylabel(in_units("absolute error", self.y_name))
         heading(ax, f"{plain(self.method)}: width and error", legend, sample_note(self.drawn, len(self.rows)))
 
     def _lines(self, ax: Axes, width: Floats) -> list[tuple[Artist, str]]:

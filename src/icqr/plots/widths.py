@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
+from icqr.auditing.findings import shown
 from icqr.metrics import width_summary
 from icqr.metrics.checks import Floats, check_rows
 from icqr.plots.display import Display, heading, in_units, ink, row_labels, small_print
@@ -68,7 +67,7 @@ class WidthDisplay(Display):
         """
         named = named_models(models)
         asked = shared_coverage(named, coverage)
-        return cls._of(y, {name: model.predict_interval(X, asked) for name, model in named.items()}, None).plot(ax)
+        return cls.from_predictions(y, {name: model.predict_interval(X, asked) for name, model in named.items()}, ax=ax)
 
     @classmethod
     def from_predictions(
@@ -95,15 +94,10 @@ class WidthDisplay(Display):
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        return cls._of(y, named_intervals(intervals, method), y_name).plot(ax)
-
-    @classmethod
-    def _of(cls, y: ArrayLike, intervals: Mapping[str, Any], y_name: str | None) -> Self:
-        if not intervals:
-            raise ValueError("intervals must hold at least one method, got none")
-        widths = {name: check_rows(y, bounds).width for name, bounds in intervals.items()}
-        summary = pd.DataFrame({name: width_summary(y, bounds) for name, bounds in intervals.items()}).T
-        return cls(widths, summary, name_of(y, y_name))
+        named = named_intervals(intervals, method)
+        widths = {name: check_rows(y, bounds).width for name, bounds in named.items()}
+        summary = pd.DataFrame({name: width_summary(y, bounds) for name, bounds in named.items()}).T
+        return cls(widths, summary, name_of(y, y_name)).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -156,6 +150,6 @@ def _numbers(ax: Axes, height: int, width: Floats, end: float) -> None:
     finite = np.isfinite(width)
     shares = {"beyond ▶": (finite & (width > end)).mean(), "infinite ▶": 1 - finite.mean()}
     notes = [f"{percent(share, 2)} {what}" for what, share in shares.items() if share]
-    mean = [f"mean {width[finite].mean():.3g}"] if finite.any() else []
+    mean = [f"mean {shown(float(width[finite].mean()))}"] if finite.any() else []
     look: Options = {"ha": "right", "va": "bottom", "fontsize": small_print(ax)}
     ax.text(0.995, height + 0.57, ", ".join(mean + notes), transform=ax.get_yaxis_transform(), **look)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from icqr.auditing import Audit, Comparison, compare
+from icqr.auditing import Audit, Comparison
 from icqr.auditing.audits import audit_rows
-from icqr.auditing.inputs import Audited, Grouping, prepare
+from icqr.auditing.comparison import compare_rows, named_methods
+from icqr.auditing.inputs import Audited, prepare
+from icqr.features import IntArray
 from icqr.intervals import IntervalRegressor
 
 
@@ -59,10 +61,13 @@ class Evidence:
         return self.models.get(self.main)
 
     @property
-    def grouping(self) -> Grouping | None:
-        """The groups of the model that is shown in detail: each row's, if there are rows and several groups."""
+    def labels(self) -> IntArray | None:
+        """Each row's group in the model that is shown in detail (-1: none known), if it has several."""
         rows = self.rows.get(self.main)
-        return rows.groupings[-1] if rows is not None and rows.groupings else None
+        if rows is None or not rows.groupings:
+            return None
+        (grouping,) = rows.groupings
+        return grouping.table["group"].to_numpy()[grouping.codes]
 
 
 def gather(subject: Any, X: Any = None, y: Any = None, methods: Any = None) -> Evidence:
@@ -122,8 +127,10 @@ def _of_model(model: IntervalRegressor, X: Any, y: Any) -> Evidence:
 def _of_models(methods: Any, X: Any, y: Any) -> Evidence:
     if X is None or y is None:
         raise ValueError("X and y must be given with several models, got None; give rows that no model has seen")
-    found = compare(methods, X, y)
-    return _checked(found, X, y, dict(zip(found.audits, _each(methods), strict=True)))
+    models = named_methods(methods)
+    rows = {name: prepare(y, model, X, None, None) for name, model in models.items()}
+    found = compare_rows(rows, next(iter(rows)), 0, with_excess_risk=True)
+    return Evidence(found.coverage, found.audits, found, models, rows, X, _name_of(y))
 
 
 def _check_both(X: Any, y: Any) -> None:

@@ -20,11 +20,13 @@ from icqr.plots import (
     blank_axes,
     figure_to_svg,
 )
+from icqr.plots.columns import find_column
 from icqr.plots.display import Display
+from icqr.plots.groups import most_important
 from icqr.reporting.evidence import Evidence
 
 #: Inches; narrow, so that words stay large enough on a phone.
-WIDTH = 5.2
+WIDTH = 4.4
 #: How many points a picture holds at most: each takes about 80 bytes.
 MOST_POINTS = 800
 #: How many groups a picture of coverage holds at most; fewer for several methods, so that it fits on a screen.
@@ -103,10 +105,11 @@ def _of_model(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
     if "choice_of_k" in summary and len(summary["choice_of_k"]["path"]) > 1:
         display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes())
         yield "choice_of_k", display, summary["choice_of_k"]["sentence"], ""
-    if evidence.X is not None and "groups" in summary and len(summary.get("importance", [])) > 1:
-        drawn = GroupMapDisplay.from_estimator(model, evidence.X, max_points=MOST_POINTS, ax=blank_axes())
+    labels, important = evidence.labels, _most_important(evidence)
+    if labels is not None and len(important) > 1:
+        drawn = GroupMapDisplay.from_labels(evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes())
         words = f"Groups in the plane of {drawn.across.name} and {drawn.along.name}."
-        yield "map", drawn, words, "The two most important columns; groups that differ in others lie on each other."
+        yield "map", drawn, words, "Two of the most important columns; groups that differ in others lie on each other."
 
 
 def _of_rows(evidence: Evidence) -> _Drawn:
@@ -117,8 +120,8 @@ def _of_rows(evidence: Evidence) -> _Drawn:
     intervals = {method: audited.intervals for method, audited in evidence.rows.items()}
     display = WidthDisplay.from_predictions(y, intervals, y_name=name, ax=blank_axes())
     yield "widths", display, f"Distribution of the widths of {', '.join(intervals)}.", ""
-    options: dict[str, Any] = {"groups": _labels(evidence), "method": main, "y_name": name, "max_points": MOST_POINTS}
-    options["prediction"] = None if evidence.model is None else evidence.model.predict(evidence.X)
+    options: dict[str, Any] = {"groups": evidence.labels, "prediction": rows.prediction, "method": main}
+    options |= {"y_name": name, "max_points": MOST_POINTS}
     if options["prediction"] is None and not np.isfinite(rows.intervals).any(axis=1).all():
         return  # an interval without any finite bound has no middle to draw
     shown = IntervalDisplay.from_predictions(y, rows.intervals, **options, **_across(evidence), ax=blank_axes())
@@ -131,18 +134,13 @@ def _of_rows(evidence: Evidence) -> _Drawn:
         yield "residuals", fit, f"Absolute residuals of {main} against the width of its intervals.", words
 
 
-def _labels(evidence: Evidence) -> Any:
-    grouping = evidence.grouping
-    if grouping is None:
-        return None
-    unknown = grouping.table["region"].to_numpy()[grouping.codes] == "no known group"
-    return np.where(unknown, -1, grouping.codes)
+def _most_important(evidence: Evidence) -> list[Any]:
+    """Give the two columns to draw by; none if the model has no importances or there are no rows."""
+    table = getattr(evidence.model, "importances_", None)
+    return [] if table is None or not evidence.rows else most_important(table, evidence.X)
 
 
 def _across(evidence: Evidence) -> dict[str, Any]:
     """Give the most important column as the picture's x; without importances, it is the prediction."""
-    table, audited = getattr(evidence.model, "importances_", None), evidence.rows[evidence.main].X
-    if table is None or audited is None:
-        return {}
-    name = str(table.sort_values("share", ascending=False, kind="stable")["feature"].iloc[0])
-    return {"x": audited[name], "x_name": name} if name in audited.columns else {}
+    names = _most_important(evidence)
+    return {"x": find_column(evidence.X, names[0]), "x_name": str(names[0])} if names else {}

@@ -6,14 +6,13 @@ import base64
 import hashlib
 import importlib
 import os
-import secrets
-import shutil
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from icqr.atomic import replacing
 from icqr.auditing.findings import as_json
 from icqr.reporting.evidence import Evidence, gather
 from icqr.reporting.pictures import pictures_of
@@ -21,8 +20,8 @@ from icqr.reporting.summary import summary_of
 from icqr.reporting.tables import tables_of
 from icqr.reporting.verdict import STATUS_WORDS
 
-#: So many sentences per method are shown at once, the others on demand.
-MOST_SENTENCES = 8
+#: So many sentences are shown at once, of one method and of each of several; the others on demand.
+MOST_SENTENCES, MOST_OF_EACH = 8, 3
 #: What JSON may hold and a web page would read as markup, or an old browser as the end of a line.
 _NOT_IN_A_PAGE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
@@ -103,7 +102,7 @@ def page_of(evidence: Evidence, summary: dict[str, Any]) -> str:
             tables=tables_of(summary),
             pictures={name: one._replace(svg=markup(one.svg)) for name, one in pictures.items()},
             main=evidence.main,
-            most_sentences=MOST_SENTENCES,
+            most_sentences=MOST_SENTENCES if len(evidence.audits) < 2 else MOST_OF_EACH,
             style=markup(style),
             script=markup(script),
             script_hash=_hash(script),
@@ -129,7 +128,13 @@ def _template() -> Any:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["words"] = _words
     return environment.from_string(_part("template.html"))
+
+
+def _words(said: str) -> str:
+    """Keep a number and its percent sign on one line."""
+    return said.replace(" %", "\u00a0%")
 
 
 def _need(module: str) -> Any:
@@ -153,17 +158,5 @@ def _checked_path(name: str, given: str | os.PathLike[str]) -> Path:
 
 
 def _write(path: Path, content: str) -> None:
-    """Write under another name in the same folder, then rename: a file is the old one or the new one, never half."""
-    real = path.resolve()  # of a link, the file that it leads to
-    part = real.with_name(f".{real.name[:100]}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("x", encoding="utf-8", errors="replace", newline="\n") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if real.exists():
-            shutil.copymode(real, part)
-        os.replace(part, real)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with replacing(path) as part, part.open("x", encoding="utf-8", errors="replace", newline="\n") as stream:
+        stream.write(content)

@@ -96,10 +96,10 @@
     if (event.key === "Escape" && pinned !== null) pin(pinned);
   });
 
-  // -- What is wider than the screen can be scrolled by keyboard -----------------------------------
+  // -- What is larger than its box can be scrolled by keyboard ---------------------------------------
   function reach() {
     for (const box of document.querySelectorAll(".scroll")) {
-      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
     }
   }

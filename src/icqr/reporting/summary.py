@@ -22,7 +22,6 @@ from icqr.reporting.verdict import verdict_of
 FORMAT = "icqr-report/1"
 #: The model's own groups and those that a user gave to the audit.
 GROUP_KINDS = ("model group", "group")
-_GROUP_NUMBER = re.compile(r"group (\d+) \(")
 
 
 def summarize(
@@ -84,11 +83,12 @@ def _of_audits(evidence: Evidence) -> dict[str, Any]:
     audits, comparison = evidence.audits, evidence.comparison
     if not audits:
         return {}
+    groups = _coverage_by_group(evidence)
     return {
-        "methods": [_method(name, one) for name, one in audits.items()],
+        "methods": [_method(name, one, groups) for name, one in audits.items()],
         "differences": comparison.differences if comparison and len(comparison.differences) else None,
         "findings": _findings(evidence),
-        "coverage_by_group": _coverage_by_group(evidence) or None,
+        "coverage_by_group": groups or None,
         "widths": [_widths(name, one.numbers) for name, one in audits.items()],
         "audits": {name: one.to_dict() for name, one in audits.items()},
     }
@@ -107,8 +107,9 @@ def _findings(evidence: Evidence) -> dict[str, Any]:
     return found
 
 
-def _method(name: str, found: Audit) -> dict[str, Any]:
+def _method(name: str, found: Audit, groups: list[dict[str, Any]]) -> dict[str, Any]:
     regions = found.regions
+    by_group = [one["methods"][name]["coverage"] for one in groups if name in one["methods"]]
     elsewhere = regions.loc[regions["kind"] != "all rows", "verdict"]
     shown = ["n", "coverage", "coverage_lower", "coverage_upper", "mean_width", "n_infinite", "interval_score"]
     shown += ["size_stratified_coverage", "worst_slab_coverage", "coverage_gap", "excess_risk_l1"]
@@ -116,6 +117,8 @@ def _method(name: str, found: Audit) -> dict[str, Any]:
         "method": name,
         "verdict": regions.loc[regions["kind"] == "all rows", "verdict"].iloc[0],
         **{key: found.numbers[key] for key in [*shown, "excess_risk_l1_error"]},
+        "lowest_group": min(by_group, default=None),
+        "highest_group": max(by_group, default=None),
         "regions": len(elsewhere),
         "undercovers": int((elsewhere == UNDER).sum()),
         "overcovers": int((elsewhere == OVER).sum()),
@@ -155,11 +158,8 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
 
 def _numbers(groups: pd.DataFrame) -> dict[str, int]:
     """Give each region's number: a model's groups say theirs; rows of no known group are -1."""
-    numbers = {}
-    for name, kind in zip(groups["region"], groups["kind"], strict=True):
-        said = _GROUP_NUMBER.match(name)
-        if kind == "model group":
-            numbers[name] = int(said[1]) if said else -1
+    own = groups[groups["kind"] == "model group"]
+    numbers = dict(zip(own["region"], own["group"].astype(int), strict=True))
     following = max(numbers.values(), default=-1) + 1
     given = sorted(groups.loc[groups["kind"] == "group", "region"], key=_natural)
     return numbers | {name: place for place, name in enumerate(given, start=following)}
@@ -172,8 +172,9 @@ def _natural(text: str) -> list[tuple[bool, float, str]]:
 
 
 def _short_name(row: dict[str, Any]) -> str:
-    said = _GROUP_NUMBER.match(row["region"]) if row["kind"] == "model group" else None
-    return f"group {said[1]}" if said else str(row["region"])
+    """Give a group's number; where it has none, what it is called."""
+    numbered = row["group"] is not None and row["group"] >= 0
+    return f"group {row['group']}" if numbered else str(row["region"])
 
 
 def _measured(row: dict[str, Any]) -> dict[str, Any]:
@@ -193,11 +194,9 @@ def _given(evidence: Evidence, row: dict[str, Any]) -> dict[str, Any]:
 
 def _elsewhere(evidence: Evidence) -> dict[str, dict[int, Any]]:
     """Give every method's coverage in the groups of the model that is shown in detail, where there are rows."""
-    grouping = evidence.grouping
-    if grouping is None:
+    labels = evidence.labels
+    if labels is None:
         return {}
-    unknown = grouping.table["region"].to_numpy()[grouping.codes] == "no known group"
-    labels = [-1 if none else int(code) for code, none in zip(grouping.codes, unknown, strict=True)]
     found = {}
     for name, audited in evidence.rows.items():
         table = coverage_by_group(audited.rows.y, audited.intervals, labels)

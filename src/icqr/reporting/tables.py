@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ MEASURES = {
     "interval_score": "interval score",
     "excess_risk_l1": "excess risk",
 }
+#: Tables that are made from a part of the summary with another name.
+PARTS = {"measures": "methods"}
 _SIGNS = {UNDER: "▼", OVER: "▲", HOLDS: "✓", UNKNOWN: "?"}
 
 
@@ -75,6 +78,32 @@ def number(value: Any) -> Cell:
     return Cell(shown(value).replace("-", "−"), None if value is None else float(value))
 
 
+def aligned(values: Iterable[Any]) -> list[Cell]:
+    """Give a column's numbers with the same number of decimals: four digits of the largest, two of the middle one.
+
+    Examples
+    --------
+    >>> [cell.text for cell in aligned([206.81, 195.0, None, 3.14159])]
+    ['206.8', '195.0', '–', '3.1']
+    """
+    given = [None if value is None else float(value) for value in values]
+    sizes = sorted(abs(value) for value in given if value and math.isfinite(value))
+    if not sizes or not 1e-4 < sizes[-1] < 1e15:
+        return [number(value) for value in given]
+    digits = max(_decimals(sizes[-1], 4), _decimals(sizes[len(sizes) // 2], 2))
+    return [number(value) if value is None or math.isinf(value) else _rounded(value, digits) for value in given]
+
+
+def _decimals(size: float, digits: int) -> int:
+    """Give how many decimals show so many digits of a number."""
+    return min(max(digits - 1 - math.floor(math.log10(size)), 0), 6)
+
+
+def _rounded(value: float, decimals: int) -> Cell:
+    near = round(value, decimals) + 0.0  # −0 is 0
+    return Cell(f"{near:,.{decimals}f}".replace("-", "−"), value)
+
+
 def share(value: Any) -> Cell:
     r"""Give a cell with a percentage.
 
@@ -100,7 +129,7 @@ def span(low: Any, high: Any) -> Cell:
 def verdict(value: str) -> Cell:
     """Give a cell with a verdict: a sign and the word, so that no colour is needed."""
     look = {UNDER: "under", OVER: "over", HOLDS: "holds"}.get(value, "unknown")
-    return Cell(value, list(_SIGNS).index(value), look, _SIGNS[value])
+    return Cell("too few rows" if value == UNKNOWN else value, list(_SIGNS).index(value), look, _SIGNS[value])
 
 
 # -- Tables ----------------------------------------------------------------------------------------------
@@ -110,13 +139,14 @@ def tables_of(summary: dict[str, Any]) -> dict[str, Table]:
     """Give the tables for which the summary has numbers, by name."""
     makers: dict[str, Callable[[dict[str, Any]], Table]] = {
         "methods": _methods,
+        "measures": _measures,
         "differences": _differences,
         "coverage_by_group": _coverage_by_group,
         "groups": _groups,
         "importance": _importance,
         "widths": _widths,
     }
-    found = {name: make(summary) for name, make in makers.items() if name in summary}
+    found = {name: make(summary) for name, make in makers.items() if PARTS.get(name, name) in summary}
     for place, (name, audit) in enumerate(summary.get("audits", {}).items()):
         found[f"regions-{place}"] = _regions(f"regions-{place}", name, audit)
         found[f"strata-{place}"] = _strata(f"strata-{place}", name, audit)
@@ -136,35 +166,52 @@ def _methods(summary: dict[str, Any]) -> Table:
         Column("On average", False, "Whether the promise holds over all rows."),
         Column("Covered", help="Share of rows whose interval holds what happened."),
         Column("95 % interval", help="What the true share covered very likely is (exact interval)."),
-        Column("Short in", help="Regions that are shown to cover less than promised, of those looked at."),
+        Column("By group", help="Lowest and highest share covered among the groups below."),
+        Column("Falls short in", help="Regions that are shown to cover less than promised, of those looked at."),
         Column("Mean width", help="In units of the target; of two methods that hold, the narrower says more."),
         Column("Interval score", help="Width plus a penalty for misses (Winkler); less is better."),
-        Column("Lowest by width", help="Lowest share covered in bins of the interval's width."),
-        Column("Worst slab", help="Share covered in a slab that was chosen for low coverage on other rows."),
-        Column("Excess risk", help="How far coverage depends on the features (ERT); 0 or less: no sign that it does."),
         Column("Infinite", help="Number of infinite intervals."),
     ]
-    some_infinite = any(one["n_infinite"] for one in summary["methods"])
+    entries = summary["methods"]
+    some_infinite = any(one["n_infinite"] for one in entries)
+    widths, scores = (aligned(one[key] for one in entries) for key in ("mean_width", "interval_score"))
     rows = [
         [
             text(one["method"]),
             verdict(one["verdict"]),
             share(one["coverage"]),
             span(one["coverage_lower"], one["coverage_upper"]),
+            span(one["lowest_group"], one["highest_group"]),
             Cell(f"{one['undercovers']} of {one['regions']}", float(one["undercovers"])),
-            number(one["mean_width"]),
-            number(one["interval_score"]),
+            width,
+            score,
+            number(int(one["n_infinite"])) if some_infinite else Cell("–"),
+        ]
+        for one, width, score in zip(entries, widths, scores, strict=True)
+    ]
+    caption = f"{promise(summary['promised'])} promised, {int(entries[0]['n']):,} rows that no model has seen"
+    kept, cells = _kept(columns, rows)
+    return Table("methods", caption, kept, [Row(row) for row in cells])
+
+
+def _measures(summary: dict[str, Any]) -> Table:
+    columns = [
+        Column("Method", False),
+        Column("Lowest by width", help="Lowest share covered in ten bins of the interval's width."),
+        Column("Worst slab", help="Share covered in a slab of rows that was chosen for low coverage on other rows."),
+        Column("Excess risk", help="How far coverage depends on the features (ERT); 0 or less: no sign that it does."),
+    ]
+    rows = [
+        [
+            text(one["method"]),
             share(one["size_stratified_coverage"]),
             share(one["worst_slab_coverage"]),
             _with_error(one["excess_risk_l1"], one["excess_risk_l1_error"]),
-            number(int(one["n_infinite"])) if some_infinite else Cell("–"),
         ]
         for one in summary["methods"]
     ]
-    n = int(summary["methods"][0]["n"])
-    caption = f"{promise(summary['promised'])} promised, {n:,} rows that no model has seen"
     kept, cells = _kept(columns, rows)
-    return Table("methods", caption, kept, [Row(row) for row in cells])
+    return Table("measures", "How far coverage depends on where one looks", kept, [Row(row) for row in cells])
 
 
 def _with_error(value: Any, error: Any) -> Cell:
@@ -179,9 +226,8 @@ def _differences(summary: dict[str, Any]) -> Table:
     rows = []
     for one in summary["differences"]:
         scale = 100 if one["measure"] == "coverage" else 1
-        values = [None if one[key] is None else scale * one[key] for key in ("difference", "lower", "upper")]
-        cells = [text(one["method"]), text(MEASURES[one["measure"]]), *map(number, values), text(one["verdict"])]
-        rows.append(Row(cells))
+        values = aligned(None if one[key] is None else scale * one[key] for key in ("difference", "lower", "upper"))
+        rows.append(Row([text(one["method"]), text(MEASURES[one["measure"]]), *values, text(one["verdict"])]))
     others = {one["method"] for one in summary["differences"]}
     reference = next(one["method"] for one in summary["methods"] if one["method"] not in others)
     return Table("differences", f"Differences to {reference} on the same rows", columns, rows)
@@ -200,12 +246,14 @@ def _coverage_by_group(summary: dict[str, Any]) -> Table:
         Column("Mean width"),
         Column("Calibration can give", help="The share covered in nine of ten calibrations with this number of rows."),
     ]
-    kept, cells = _kept(columns, [_group_cells(one, methods, main) for one in entries])
+    widths = aligned(one["methods"][main]["mean_width"] for one in entries)
+    described = (_group_cells(one, methods, main, width) for one, width in zip(entries, widths, strict=True))
+    kept, cells = _kept(columns, described)
     rows = [Row(row, one["group"]) for row, one in zip(cells, entries, strict=True)]
     return Table("coverage_by_group", f"Coverage by group, {promise(summary['promised'])} promised", kept, rows)
 
 
-def _group_cells(one: dict[str, Any], methods: list[str], main: str) -> list[Cell]:
+def _group_cells(one: dict[str, Any], methods: list[str], main: str, width: Cell) -> list[Cell]:
     by_method = [share(one["methods"][name]["coverage"]) if name in one["methods"] else Cell("–") for name in methods]
     measured = one["methods"][main]
     return [
@@ -214,7 +262,7 @@ def _group_cells(one: dict[str, Any], methods: list[str], main: str) -> list[Cel
         *by_method,
         span(measured["coverage_lower"], measured["coverage_upper"]),
         verdict(one["verdict"]),
-        number(measured["mean_width"]),
+        width,
         span(one["band_lower"], one["band_upper"]) if len(methods) == 1 else Cell("–"),  # there is no room
     ]
 
@@ -235,16 +283,16 @@ def _groups(summary: dict[str, Any]) -> Table:
         Column("Rule fits", help="Rows with both rule and group, of those with either."),
         Column("What sets it apart", False, "Where the rule is rough: the columns whose mean differs most from all."),
     ]
-    rows = [_rule_cells(one, same) for one in entries]
+    moved = zip(*(aligned(one[key] for one in entries) for key in ("offset_lower", "offset_upper")), strict=True)
+    rows = [_rule_cells(one, both[:1] if same else both) for one, both in zip(entries, moved, strict=True)]
     kept, cells = _kept(columns, rows)
     caption = "Groups, their rules and offsets"
     numbered = [Row(row, int(one["group"])) for row, one in zip(cells, entries, strict=True)]
     return Table("groups", caption, kept, numbered)
 
 
-def _rule_cells(one: dict[str, Any], same: bool) -> list[Cell]:
+def _rule_cells(one: dict[str, Any], offsets: Sequence[Cell]) -> list[Cell]:
     rough = one["fidelity"] < 0.8
-    offsets = [number(one["offset_lower"])] if same else [number(one["offset_lower"]), number(one["offset_upper"])]
     return [
         Cell(f"group {one['group']}", float(one["group"])),
         text(f"roughly {one['rule']}" if rough else one["rule"]),
@@ -260,9 +308,11 @@ def _rule_cells(one: dict[str, Any], same: bool) -> list[Cell]:
 def _importance(summary: dict[str, Any]) -> Table:
     entries = sorted(summary["importance"], key=lambda one: -one["share"])
     columns = [Column("Column", False), Column("Share of all"), Column("Importance"), Column("± over repeats")]
+    largest = entries[:MOST_COLUMNS]
+    means, spreads = (aligned(one[key] for one in largest) for key in ("mean", "std"))
     rows = [
-        Row([text(one["feature"]), share(one["share"]), number(one["mean"]), number(one["std"])])
-        for one in entries[:MOST_COLUMNS]
+        Row([text(one["feature"]), share(one["share"]), mean, spread])
+        for one, mean, spread in zip(largest, means, spreads, strict=True)
     ]
     rest = entries[MOST_COLUMNS:]
     note = f"{len(rest)} other columns have {share(sum(one['share'] for one in rest)).text} of all." if rest else ""
@@ -273,18 +323,18 @@ def _widths(summary: dict[str, Any]) -> Table:
     names = {"min": "Least", "q1": "First quartile", "median": "Median", "q3": "Third quartile", "max": "Largest"}
     names |= {"mean": "Mean", "std": "Standard deviation"}
     columns = [Column("Method", False), *(Column(label) for label in names.values()), Column("Infinite")]
-    some_infinite = any(one["n_infinite"] for one in summary["widths"])
-    rows = [
-        [
-            text(one["method"]),
-            *(number(one[key]) for key in names),
-            number(one["n_infinite"]) if some_infinite else Cell("–"),
-        ]
-        for one in summary["widths"]
-    ]
-    kept, cells = _kept(columns, rows)
+    entries = summary["widths"]
+    some_infinite = any(one["n_infinite"] for one in entries)
+    infinite = [number(one["n_infinite"]) if some_infinite else Cell("–") for one in entries]
+    measured = [aligned(_no_noise(one, key) for one in entries) for key in names]
+    kept, cells = _kept(columns, zip([text(one["method"]) for one in entries], *measured, infinite, strict=True))
     finite = "finite " if some_infinite else ""
     return Table("widths", f"Widths of the {finite}intervals", kept, [Row(row) for row in cells])
+
+
+def _no_noise(one: dict[str, Any], key: str) -> Any:
+    """Give a statistic; the spread of equal widths is 0, whatever rounding made of it."""
+    return 0.0 if key == "std" and one["std"] is not None and one["std"] < 1e-12 * one["mean"] else one[key]
 
 
 def _regions(name: str, method: str, audit: dict[str, Any]) -> Table:
@@ -297,6 +347,7 @@ def _regions(name: str, method: str, audit: dict[str, Any]) -> Table:
         Column("Verdict", False, "With a chance of at most 5 % of any false alarm in the whole audit."),
         Column("Mean width"),
     ]
+    widths = aligned(one["mean_width"] for one in audit["regions"])
     rows = [
         Row(
             [
@@ -306,26 +357,19 @@ def _regions(name: str, method: str, audit: dict[str, Any]) -> Table:
                 share(one["coverage"]),
                 span(one["coverage_lower"], one["coverage_upper"]),
                 verdict(one["verdict"]),
-                number(one["mean_width"]),
+                width,
             ]
         )
-        for one in audit["regions"]
+        for one, width in zip(audit["regions"], widths, strict=True)
     ]
     return Table(name, f"All regions that {method} was judged in, worst first", columns, rows)
 
 
 def _strata(name: str, method: str, audit: dict[str, Any]) -> Table:
     columns = [Column("Width from"), Column("to"), Column("Rows"), Column("Covered"), Column("95 % interval")]
+    edges = zip(*(aligned(one[key] for one in audit["size_strata"]) for key in ("width_from", "width_to")), strict=True)
     rows = [
-        Row(
-            [
-                number(one["width_from"]),
-                number(one["width_to"]),
-                number(one["n"]),
-                share(one["coverage"]),
-                span(one["coverage_lower"], one["coverage_upper"]),
-            ]
-        )
-        for one in audit["size_strata"]
+        Row([*edge, number(one["n"]), share(one["coverage"]), span(one["coverage_lower"], one["coverage_upper"])])
+        for edge, one in zip(edges, audit["size_strata"], strict=True)
     ]
     return Table(name, f"{method}: coverage by width of the interval", columns, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from icqr.auditing.audits import Audit
-from icqr.auditing.findings import listed, percent, promise, records
+from icqr.auditing.findings import listed, percent, promise, records, rows_of
 from icqr.auditing.verdicts import HOLDS, OVER, UNDER
 from icqr.reporting.evidence import Evidence
 
@@ -75,11 +75,7 @@ def _sentence(found: Audit) -> str:
         return f"{start}: {counted}, {none}{regions} {fails}."
     link = ", but " if whole["verdict"] in (HOLDS, OVER) else ", and "
     some = f"{len(short)} of {regions} {'falls' if len(short) == 1 else 'fall'} short"
-    return f"{start}: {counted}{link}{some}, {_name(short[0])} most ({percent(short[0]['coverage'])})."
-
-
-def _name(region: dict[str, Any]) -> str:
-    return str(region["region"]) if region["kind"] == "model group" else f"rows with {region['region']}"
+    return f"{start}: {counted}{link}{some}, {rows_of(short[0])} most ({percent(short[0]['coverage'])})."
 
 
 def _of_several(audits: dict[str, Audit], coverage: float) -> dict[str, Any]:
@@ -90,16 +86,24 @@ def _of_several(audits: dict[str, Audit], coverage: float) -> dict[str, Any]:
     statuses = {name: _status(found) for name, found in audits.items()}
     status = min(statuses.values(), key=list(STATUS_WORDS).index)
     counts = [
-        f"with {name} {len(_short(found)) or 'none'} of {len(found.regions) - 1}" for name, found in audits.items()
+        f"{len(_short(found)) or 'none'} of {len(found.regions) - 1} with {name}" for name, found in audits.items()
     ]
-    said = f"Of the regions looked at, these fall short of the {promise(coverage)} promise: {listed(counts)}"
+    said = f"{_on_average(audits, coverage)}; of the regions looked at, these fall short: {listed(counts)}."
     having = [name for name, one in statuses.items() if one == status]
-    return {"status": status, "sentence": f"{said}; {_on_average(audits)}.", "methods": having}
+    return {"status": status, "sentence": said, "methods": having}
 
 
-def _on_average(audits: dict[str, Audit]) -> str:
-    broken = [name for name, found in audits.items() if _whole(found)["verdict"] == UNDER]
-    if not broken:
-        return "on average none is shown to break it"
-    shares = [f"{name} ({percent(audits[name].numbers['coverage'])})" for name in broken]
-    return f"on average {listed(shares)} {'breaks' if len(broken) == 1 else 'break'} it"
+def _on_average(audits: dict[str, Audit], coverage: float) -> str:
+    """Say which methods keep the promise over all rows and which break it."""
+    verdicts = {name: _whole(found)["verdict"] for name, found in audits.items()}
+    kept = [name for name, verdict in verdicts.items() if verdict in (HOLDS, OVER)]
+    broken = [
+        f"{name} ({percent(audits[name].numbers['coverage'])})"
+        for name, verdict in verdicts.items()
+        if verdict == UNDER
+    ]
+    unknown = [name for name, verdict in verdicts.items() if verdict not in (HOLDS, OVER, UNDER)]
+    parts = [f"{listed(kept)} {'keeps' if len(kept) == 1 else 'keep'} it"] if kept else []
+    parts += [f"{listed(broken)} {'breaks' if len(broken) == 1 else 'break'} it"] if broken else []
+    parts += [f"there are too few rows to tell for {listed(unknown)}"] if unknown else []
+    return f"{promise(coverage)} is promised, and on average {listed(parts)}"
