@@ -254,7 +254,8 @@ class Task(NamedTuple):
             if file is not None:
                 write(file, map(np.asarray, jax.tree.leaves(state)))
             advance(int(state.epoch) - epoch)
-        advance(self.epochs - int(state.epoch))
+        if int(state.epoch) < self.epochs:  # stopped early
+            advance(self.epochs - int(state.epoch))
         return state
 
     def train_all(
