@@ -1,11 +1,16 @@
 """Prediction intervals for tabular regression that hold where you look, not only on average."""
 
-from icqr.auditing import audit, compare, plan
-from icqr.importance import PermutationImportance
-from icqr.partition import GroupPartition, KMeansPartition, WholePartition
-from icqr.quantiles import QuantileModel, prefit
-from icqr.regressors import CQR, ICQR, QR, Naive
-from icqr.reporting import report
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from icqr.artifact import load, save
+    from icqr.auditing import audit, compare, plan
+    from icqr.importance import PermutationImportance
+    from icqr.partition import GroupPartition, KMeansPartition, WholePartition
+    from icqr.quantiles import QuantileModel, prefit
+    from icqr.regressors import CQR, ICQR, QR, Naive
+    from icqr.reporting import report
 
 __version__ = "0.1.0"
 
@@ -21,7 +26,38 @@ __all__ = [
     "WholePartition",
     "audit",
     "compare",
+    "load",
     "plan",
     "prefit",
     "report",
+    "save",
 ]
+
+# Names are imported when they are first used (PEP 562): NumPy, pandas and scikit-learn take a second or more, which
+# `icqr --help` and completion in the shell should not have to wait for.
+_HOMES = {
+    "artifact": ("load", "save"),
+    "auditing": ("audit", "compare", "plan"),
+    "importance": ("PermutationImportance",),
+    "partition": ("GroupPartition", "KMeansPartition", "WholePartition"),
+    "quantiles": ("QuantileModel", "prefit"),
+    "regressors": ("CQR", "ICQR", "QR", "Naive"),
+    "reporting": ("report",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("artifact", "calibration", "datasets", "metrics", "neural", "plots")
+
+if not typing.TYPE_CHECKING:  # a type checker would take any name for one that is here
+
+    def __getattr__(name: str) -> typing.Any:
+        if name in _MODULES:
+            return importlib.import_module(f"{__name__}.{name}")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
