@@ -8,8 +8,9 @@ TESTS ?=
 .PHONY: demo test test-all lint clean
 .DELETE_ON_ERROR:
 
+# Four methods on built-in data: tables here, pictures in report.html.
 demo: $(VENV)/.demo
-	OMP_NUM_THREADS=1 $(BIN)/python examples/quickstart.py
+	OMP_NUM_THREADS=1 $(BIN)/icqr compare
 
 # Two processes of one thread each: model libraries with threads of their own only get in each other's way.
 test test-all: export OMP_NUM_THREADS = 1
@@ -30,7 +31,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet -c constraints.txt -e .
+	$(PIP) install --quiet -c constraints.txt -e ".[cli]"
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python

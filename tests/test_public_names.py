@@ -12,7 +12,7 @@ import icqr
 # Libraries of the extras, and models that users bring: `import icqr` imports none of them.
 OPTIONAL = {
     *("catboost", "dask", "jax", "jinja2", "lightgbm", "matplotlib", "optax", "polars", "pooch", "quantile_forest"),
-    *("rich", "skops", "torch", "typer", "xgboost"),
+    *("pyarrow", "rich", "skops", "torch", "typer", "xgboost"),
 }
 
 WATCH = """
@@ -27,7 +27,7 @@ def state():
     ]
 _shown = warnings.showwarning
 before, loaded = repr(state()), set(sys.modules)
-import icqr
+from icqr import *
 print(json.dumps([before == repr(state()), sorted(set(sys.modules) - loaded)]))
 """
 
@@ -43,8 +43,16 @@ def test_a_name_is_there_and_has_an_example(name: str) -> None:
 
 
 def test_nothing_else_is_public() -> None:
-    shown = {name for name, value in vars(icqr).items() if not name.startswith("_") and not inspect.ismodule(value)}
-    assert shown == set(icqr.__all__)
+    public = {name for name in dir(icqr) if not name.startswith("_")}
+    assert {name for name in public if not inspect.ismodule(getattr(icqr, name))} == set(icqr.__all__)
+    with pytest.raises(AttributeError, match="module 'icqr' has no attribute 'nothing'"):
+        icqr.nothing  # noqa: B018
+
+
+def test_names_are_imported_when_they_are_used() -> None:
+    code = "import sys, icqr; print('numpy' in sys.modules, icqr.metrics.__name__, icqr.ICQR.__name__)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False icqr.metrics ICQR\n"
 
 
 def test_importing_has_no_side_effects() -> None:

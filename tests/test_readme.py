@@ -1,24 +1,56 @@
-"""The README's Python runs as it stands, block after block."""
+"""The README's commands and Python run as they stand, block after block."""
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 README = Path(__file__).parents[1] / "README.md"
+TEXT = README.read_text(encoding="utf-8")
 
 
 def test_the_readmes_python_runs() -> None:
     pytest.importorskip("lightgbm", reason="one of the README's examples uses LightGBM")
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) >= 3
+    blocks = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+    assert len(blocks) >= 4
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
     assert names["intervals"].shape == (4000, 2)
 
 
+def test_the_readmes_commands_run(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    area = rng.uniform(30, 200, 600).round()
+    houses = pd.DataFrame({"area": area, "district": rng.choice(["north", "south"], 600)})
+    houses.assign(price=(2000 * area * rng.lognormal(0, 0.2, 600)).round()).to_csv(tmp_path / "houses.csv", index=False)
+    houses.head(20).to_csv(tmp_path / "new_houses.csv", index=False)
+    commands = re.findall(r"^\$ (.*)$", TEXT, flags=re.MULTILINE)
+    assert len(commands) >= 3
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "icqr"
+        command_line = [str(Path(sys.executable).parent / program), *arguments]
+        done = subprocess.run(command_line, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    predicted = pd.read_parquet(tmp_path / "intervals.parquet")
+    assert len(predicted) == 20
+    assert (predicted["lower"] <= predicted["upper"]).all()
+
+
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_the_readmes_commands_are_targets_of_the_makefile(target: str) -> None:
-    assert f"make {target}" in README.read_text(encoding="utf-8")
+def test_the_readmes_targets_are_in_the_makefile(target: str) -> None:
+    assert f"make {target}" in TEXT
     assert re.search(rf"^{target}:", (README.parent / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def test_the_readmes_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", TEXT)
+    assert len(links) >= 5
+    assert [link for link in links if "://" not in link and not (README.parent / link).exists()] == []

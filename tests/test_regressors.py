@@ -641,7 +641,7 @@ def test_cross_validation_splits_requested_weights() -> None:
     model.set_score_request(sample_weight=True)
     weights = np.linspace(0.1, 1, len(Y))
     scores = cross_val_score(model, NUMBERS, Y, cv=2, params={"sample_weight": weights}, error_score="raise")
-    assert not np.array_equal(scores, cross_val_score(model, NUMBERS, Y, cv=2))
+    assert not np.array_equal(scores, cross_val_score(model, NUMBERS, Y, cv=2, params={}))
 
 
 @pytest.mark.usefixtures("routing")

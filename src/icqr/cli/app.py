@@ -1,0 +1,300 @@
+"""The commands of `icqr`: what can be typed, with help. What a command does is imported only when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from inspect import cleandoc
+from typing import Annotated
+
+import typer
+
+import icqr
+from icqr.cli import console, options
+from icqr.cli.options import Bounds, Setting, Source
+
+_EXIT_CODES = (
+    "Exit codes: 0 done; 1 the data, the model or a file is not as it must be, and a line on standard error says why; "
+    "2 wrong use of the command; 130 interrupted."
+)
+app = typer.Typer(
+    name="icqr",
+    help="Prediction intervals for tabular regression that hold where you look, not only on average.",
+    epilog=_EXIT_CODES,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command: its docstring is the help, with examples below the options."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        app.command(help=text, epilog="\n".join(["Examples:", *(f"  {example}" for example in examples)]))(function)
+        return function
+
+    return register
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"icqr {icqr.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@_command(
+    "icqr compare",
+    "icqr compare bike",
+    "icqr compare sales.csv --target price --coverage 0.8 --report sales.html",
+    "icqr compare sales.parquet --target price --groups region --model lightgbm",
+    "icqr compare sales.csv.gz --target price --json > sales.json",
+)
+def compare(
+    data: options.DataOrNothing = None,
+    target: options.Target = None,
+    coverage: options.Coverage = 0.9,
+    model: options.Model = "hist",
+    groups: options.Groups = None,
+    partition: options.Partition = None,
+    report: Annotated[
+        str | None,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help="The report, HTML. Without this option: report.html; with --json, none.",
+            show_default=False,
+        ),
+    ] = None,
+    json: options.AsJson = False,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    drop_missing: options.DropMissing = False,
+    encoding: options.Encoding = None,
+) -> None:
+    """Compare Naive, QR, CQR and ICQR on your data, and write a report.
+
+    Half of the rows train one quantile model, which all methods share; a quarter calibrates; on the last quarter the
+    methods are compared (the paper's split, drawn at random). Without DATA, built-in data are used.
+    """
+    from icqr.cli.comparing import compare_methods
+
+    setting = Setting(coverage, model, groups, partition, seed, jobs)
+    destination = "report.html" if report is None and not json else report
+    compare_methods(Source(data, target, drop_missing, encoding), setting, destination, json)
+
+
+@_command(
+    "icqr fit sales.csv --target price --out sales.icqr",
+    "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
+    "icqr fit bike --out bike.icqr",
+)
+def fit(
+    data: options.Data,
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="The model's file; its name ends in .icqr.")],
+    target: options.Target = None,
+    coverage: options.Coverage = 0.9,
+    model: options.Model = "hist",
+    groups: options.Groups = None,
+    partition: options.Partition = None,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    drop_missing: options.DropMissing = False,
+    encoding: options.Encoding = None,
+) -> None:
+    """Fit ICQR and keep it in a file.
+
+    A third of the rows, drawn at random, is set aside for calibration.
+    """
+    from icqr.cli.models import fit_model
+
+    setting = Setting(coverage, model, groups, partition, seed, jobs)
+    fit_model(Source(data, target, drop_missing, encoding), setting, out)
+
+
+@_command(
+    "icqr predict sales.icqr new.csv --out intervals.parquet",
+    "icqr predict sales.icqr new.csv --keep id --coverage 0.8 --out intervals.csv",
+    "cat new.csv | icqr predict sales.icqr - | head",
+)
+def predict(
+    model: options.ModelFile,
+    data: options.Data,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV.",
+        ),
+    ] = "-",
+    coverage: options.OtherCoverage = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
+    ] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="COL", help="Copy a column of DATA, for example an id; may be repeated."),
+    ] = None,
+    encoding: options.Encoding = None,
+) -> None:
+    """Predict intervals: lower, median, upper, group and promised coverage, a row for each row of DATA, in its order.
+
+    Columns that the model does not use are ignored, the target among them.
+    """
+    from icqr.cli.models import predict_rows
+
+    predict_rows(model, data, out, coverage, explain, keep or [], encoding)
+
+
+@_command(
+    "icqr recalibrate sales.icqr october.csv --target price",
+    "icqr recalibrate sales.icqr october.csv --target price --out october.icqr",
+)
+def recalibrate(
+    model: options.ModelFile,
+    data: options.Data,
+    target: options.Target = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Another file. Without this option MODEL is replaced.", show_default=False
+        ),
+    ] = None,
+    drop_missing: options.DropMissing = False,
+    encoding: options.Encoding = None,
+) -> None:
+    """Calibrate a model with fresh rows; its quantile model and groups stay as they are.
+
+    DATA must hold rows that the model was not fitted on, with the target.
+    """
+    from icqr.cli.models import recalibrate_model
+
+    recalibrate_model(model, Source(data, target, drop_missing, encoding), out)
+
+
+@_command(
+    "icqr audit intervals.csv --target y --lower lo --upper hi --coverage 0.9",
+    "icqr audit intervals.parquet --target y --lower lo --upper hi --coverage 0.9 --groups region --report audit.html",
+)
+def audit(
+    data: options.Data,
+    target: Annotated[str, typer.Option("--target", metavar="COL", help="The column of what happened.")],
+    lower: Annotated[str, typer.Option("--lower", metavar="COL", help="The column of lower bounds.")],
+    upper: Annotated[str, typer.Option("--upper", metavar="COL", help="The column of upper bounds.")],
+    coverage: Annotated[
+        float,
+        typer.Option(
+            "--coverage", metavar="SHARE", help="What the intervals promise.", callback=options.check_coverage
+        ),
+    ],
+    groups: Annotated[
+        str | None, typer.Option("--groups", metavar="COL", help="Judge each value of this column.", show_default=False)
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="FILE", help="Write a report, HTML.", show_default=False)
+    ] = None,
+    json: options.AsJson = False,
+    seed: options.Seed = 0,
+    drop_missing: options.DropMissing = False,
+    encoding: options.Encoding = None,
+) -> None:
+    """Say where the intervals of any library hold and where they do not.
+
+    The other columns of DATA are searched for regions in which the promise fails; rows must be ones that the intervals'
+    model has not seen.
+    """
+    from icqr.cli.checking import audit_intervals
+
+    source = Source(data, target, drop_missing, encoding)
+    audit_intervals(source, Bounds(lower, upper, coverage), groups, seed, report, json)
+
+
+@_command("icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
+def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
+    """Say what is in a model's file: what is promised, its groups, its columns. Nothing in the file is run."""
+    from icqr.cli.models import inspect_model
+
+    inspect_model(model, json)
+
+
+@_command("icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
+def plan(
+    rows: Annotated[
+        int | None, typer.Option("--rows", metavar="N", min=0, help="Calibration rows in all.", show_default=False)
+    ] = None,
+    coverage: options.Coverage = 0.9,
+    n_groups: Annotated[int, typer.Option("--n-groups", metavar="N", min=1, help="Groups, equally large.")] = 1,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            "--precision", metavar="SHARE", help="How far off it may be: 0.02 is two points.", show_default=False
+        ),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option("--confidence", metavar="SHARE", help="The share of calibrations that this is for.")
+    ] = 0.9,
+    json: options.AsJson = False,
+) -> None:
+    """Say how many calibration rows are needed, and how near to the promise a number of them comes."""
+    from icqr.cli.listing import say_plan
+
+    say_plan(rows, coverage, n_groups, precision, confidence, json)
+
+
+@_command("icqr reproduce boston --networks 100 --out boston", "icqr reproduce all --out paper")
+def reproduce(
+    names: options.PaperData,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="The results; a stopped run goes on from there.")],
+    networks: Annotated[int, typer.Option("--networks", metavar="T", min=1, help="Number of networks.")] = 100,
+    epochs: Annotated[int, typer.Option("--epochs", metavar="N", min=1, help="Of training; fewer for a trial.")] = 1000,
+    figures: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw the figures.")] = True,
+    seed: options.Seed = 0,
+) -> None:
+    """Reproduce the paper's tables and figures."""
+    from icqr.cli.listing import reproduce_paper
+
+    reproduce_paper(names, networks, out, seed, epochs, figures)
+
+
+@_command("icqr datasets", "icqr datasets --json")
+def datasets(json: options.AsJson = False) -> None:
+    """List the data sets that can stand for DATA."""
+    from icqr.cli.listing import say_datasets
+
+    say_datasets(json)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and end the process with its exit code; an error that the user can mend is said in one line."""
+    try:
+        with console.warnings_as_lines():
+            app(arguments, prog_name="icqr")
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        console.tell("error", _said(error), "bold red")
+        sys.exit(1)
+    except SystemExit as ended:
+        if ended.code == 130:
+            console.tell("error", "interrupted", "bold red")
+        raise
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "not enough memory; give fewer rows or columns"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -1,0 +1,152 @@
+"""What the command prints: results on standard output; notes, progress and errors on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from icqr.cli.wording import printable
+
+if TYPE_CHECKING:
+    from icqr.reporting.tables import Cell
+    from icqr.reporting.tables import Table as Content
+
+#: Width of tables where there is no terminal.
+_WIDTH = 120
+_LOOKS = {"under": "red", "over": "yellow", "holds": "green", "unknown": "dim"}
+
+
+# One for all lines and the bar: rich then puts lines above the bar. No markup: what comes from data is shown as it is.
+_ERR = Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+def _out() -> Console:
+    """Give a console for standard output as it is now."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+# -- Results ---------------------------------------------------------------------------------------------
+
+
+def say(text: str = "", style: str = "") -> None:
+    """Print a sentence: wrapped between words on a terminal, on one line elsewhere."""
+    out = _out()
+    out.print(Text(printable(text), style), soft_wrap=not out.is_terminal)
+
+
+def say_all(sentences: Iterable[str]) -> None:
+    """Print sentences as a list."""
+    out = _out()
+    if not out.is_terminal:
+        for sentence in sentences:
+            say(f"- {sentence}")
+        return
+    items = Table.grid(padding=(0, 1))
+    for sentence in sentences:
+        items.add_row("-", Text(printable(sentence)))
+    out.print(items)
+
+
+def say_table(content: Content, columns: Sequence[str] | None = None) -> None:
+    """Print one of the report's tables, or some of its columns; long texts are wrapped, numbers never."""
+    kept = [place for place, one in enumerate(content.columns) if columns is None or one.label in columns]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for place in kept:
+        label, numeric, _ = content.columns[place]
+        table.add_column(_label(label, numeric), justify="right" if numeric else "left", no_wrap=numeric)
+    for row in content.rows:
+        table.add_row(*(_cell(row.cells[place]) for place in kept))
+    say(content.caption, "bold")
+    _out().print(table)
+    if content.note:
+        say(content.note)
+    say()
+
+
+def _label(label: str, numeric: bool) -> str:
+    """Give a head of two lines where a column of numbers would be wide only for its head."""
+    return "\n".join(label.rsplit(" ", 1)) if numeric and len(label) > 8 else label
+
+
+def _cell(cell: Cell) -> Text:
+    return Text(printable(f"{cell.sign} {cell.text}" if cell.sign else cell.text), _LOOKS.get(cell.look, ""))
+
+
+def say_json(document: str) -> None:
+    """Print JSON as it is."""
+    sys.stdout.write(f"{document}\n")
+
+
+# -- Notes and errors ------------------------------------------------------------------------------------
+
+
+def tell(kind: str, text: str, style: str) -> None:
+    """Write a line on standard error: a note, a warning or an error."""
+    _ERR.print(Text.assemble((f"{kind}: ", style), printable(text)), soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Say what the user might not expect."""
+    tell("note", text, "bold cyan")
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Show warnings as lines, each once; those of other libraries to their developers not at all."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        text = str(message)
+        if text not in told:
+            told.add(text)
+            tell("warning", text, "bold yellow")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield
+
+
+# -- Progress --------------------------------------------------------------------------------------------
+
+
+class Bar(Protocol):
+    """Says which step begins; with `own_bar` the step shows how far it is by itself."""
+
+    def __call__(self, what: str, own_bar: bool = False) -> None:
+        """Begin a step."""
+
+
+@contextmanager
+def progress(steps: int) -> Iterator[Bar]:
+    """Show a bar on a terminal, and nothing elsewhere."""
+    if not _ERR.is_terminal or _ERR.is_dumb_terminal:
+        yield lambda what, own_bar=False: None
+        return
+    parts = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*parts, console=_ERR, transient=True) as bar:
+        task = bar.add_task("Starting", total=steps)
+        begun = False
+
+        def begin(what: str, own_bar: bool = False) -> None:
+            nonlocal begun
+            bar.update(task, description=printable(what), advance=int(begun))
+            begun = True
+            if own_bar:
+                bar.stop()
+            else:
+                bar.start()
+
+        yield begin

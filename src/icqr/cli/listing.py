@@ -1,0 +1,72 @@
+"""icqr plan, datasets and reproduce: what can be expected, what there is, and the paper's results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from icqr.auditing import plan
+from icqr.auditing.findings import as_json
+from icqr.cli.console import say, say_json, say_table
+from icqr.datasets import list_datasets
+from icqr.reporting.tables import Column, Row, Table, number, share, span, text
+
+
+def say_plan(
+    rows: int | None, coverage: float, n_groups: int, precision: float | None, confidence: float, json: bool
+) -> None:
+    """Do what `icqr plan` says."""
+    found = plan(rows, coverage, n_groups, precision=precision, confidence=confidence)
+    if json:
+        say_json(found.to_json())
+        return
+    say(found.sentence, "bold")
+    say()
+    columns = [Column("Rows in a group"), Column("Rank"), Column("Promised"), Column("True coverage between")]
+    cells = [
+        Row(
+            [
+                number(one["rows"]),
+                number(one["rank"]),
+                share(one["promised"]),
+                span(one["band_lower"], one["band_upper"]),
+            ]
+        )
+        for one in found.to_dict()["table"]
+    ]
+    caption = f"Calibration rows in a group, and the coverage that {confidence:.4g} of all calibrations give"
+    say_table(Table("plan", caption, columns, cells))
+
+
+def say_datasets(json: bool) -> None:
+    """Do what `icqr datasets` says."""
+    known = list_datasets()
+    if json:
+        say_json(as_json(known))
+        return
+    columns = [Column("Name", False), Column("Rows"), Column("Columns"), Column("Target", False), Column("Here", False)]
+    rows = [
+        Row(
+            [
+                text(one.name),
+                number(one.rows),
+                number(one.columns),
+                text(one.target),
+                text("yes" if one.available else "no"),
+            ]
+        )
+        for one in known.itertuples(index=False)
+    ]
+    where = (
+        "Files are looked up in the folder that ICQR_DATA_HOME names and in the user's cache; where a public address "
+        "with the same bytes is known, they are downloaded when they are used."
+    )
+    say_table(Table("datasets", "Data sets that can stand for DATA", columns, rows, where))
+
+
+def reproduce_paper(names: Sequence[str], networks: int, out: str, seed: int, epochs: int, figures: bool) -> None:
+    """Do what `icqr reproduce` says."""
+    from icqr.experiments.paper import reproduce
+
+    rows = reproduce(names, networks, Path(out), seed=seed, epochs=epochs, figures=figures)
+    say(f"Results: {rows.parent} (tables/, figures/, width.csv, coverage.csv, rows.parquet)")

@@ -1,0 +1,160 @@
+"""icqr fit, predict, recalibrate and inspect: a model and its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from icqr.artifact import load, save
+from icqr.auditing.findings import as_json, promise
+from icqr.cli.building import check_gaps, make_model, make_partition
+from icqr.cli.console import note, progress, say, say_json, say_table
+from icqr.cli.data import check_column, check_numbers, read_data, read_rows
+from icqr.cli.options import Setting, Source
+from icqr.cli.reading import Table
+from icqr.cli.wording import closest, listed_names
+from icqr.cli.writing import ENDINGS, check_destination, write_table
+from icqr.intervals import IntervalRegressor
+from icqr.regressors import ICQR
+from icqr.reporting import summarize
+from icqr.reporting.tables import tables_of
+
+MODEL_ENDINGS = (".icqr",)
+_GROUP_COLUMNS = ("Group", "Rule", "Offset", "Promised", "Exception", "Calibration rows")
+_PREDICTED = ["lower", "median", "upper", "group", "promised"]
+
+
+def fit_model(source: Source, setting: Setting, out: str) -> None:
+    """Do what `icqr fit` says."""
+    check_destination(out, "--out", MODEL_ENDINGS)
+    estimator = make_model(setting.model)
+    with progress(3) as begin:
+        begin("Reading the data")
+        described, X, y = read_rows(source)
+        partition = make_partition(setting, X)
+        check_gaps(setting.model, estimator, X)
+        begin(f"Fitting and calibrating ({setting.model})", own_bar=setting.model == "network")
+        model = ICQR(
+            estimator, setting.coverage, partition=partition, random_state=setting.seed, n_jobs=setting.jobs
+        ).fit(X, y)
+        begin("Writing the model")
+        save(model, out)
+    say(f"Data: {described}.")
+    _say_model(model, summarize(model))
+    say(f"Model: {out} ({Path(out).stat().st_size / 1000:,.0f} kB)")
+
+
+def predict_rows(
+    model_file: str, data: str, out: str, coverage: float | None, explain: bool, keep: list[str], encoding: str | None
+) -> None:
+    """Do what `icqr predict` says."""
+    if out != "-":
+        check_destination(out, "--out", ENDINGS)
+    with progress(3) as begin:
+        begin("Reading the model and the data")
+        model = load(model_file)
+        table = read_data(data, encoding, _text_columns(model))
+        for name in keep:
+            check_column(table.frame, name, "--keep")
+        X = _columns_of(model, table, keep)
+        begin(f"Predicting {len(X):,} rows")
+        explained = model.explain(X, coverage)
+        predicted = explained if explain else explained[_PREDICTED]
+        twice = [name for name in keep if name in predicted or keep.count(name) > 1]
+        if twice:
+            raise ValueError(f"--keep: there would be two columns {twice[0]!r}; rename yours, or leave it out")
+        begin("Writing the intervals")
+        write_table(pd.concat([table.frame[keep], predicted], axis=1), out)
+    if out != "-":
+        say(f"{len(X):,} intervals, {promise(model.coverage if coverage is None else coverage)} promised: {out}")
+
+
+def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
+    """Do what `icqr recalibrate` says."""
+    destination = model_file if out is None else out
+    check_destination(destination, "--out", MODEL_ENDINGS)
+    with progress(3) as begin:
+        begin("Reading the model and the data")
+        model = load(model_file)
+        table = read_data(str(source.data), source.encoding, _text_columns(model))
+        target = table.target if source.target is None else source.target
+        if target is None:
+            raise ValueError("--target must be given: the column that holds what happened")
+        rows = check_numbers(table.frame, [target], ["--target"], source.drop_missing)
+        X = _columns_of(model, Table(table.name, rows, table.notes), [target])
+        begin(f"Calibrating with {len(X):,} rows")
+        model.calibrate(X, rows[target])
+        begin("Writing the model")
+        save(model, destination)
+    _say_model(model, summarize(model))
+    say(f"Model: {destination}, calibrated with {len(X):,} rows of {table.name}")
+
+
+def inspect_model(model_file: str, json: bool) -> None:
+    """Do what `icqr inspect` says."""
+    model = load(model_file)
+    summary = summarize(model) | {"columns": _kinds(model)}
+    if json:
+        say_json(as_json(summary))
+        return
+    _say_model(model, summary)
+    kinds = [f"{name!r} ({kind})" for name, kind in summary["columns"].items()]
+    say(f"Columns: {', '.join(kinds[:50])}{f' and {len(kinds) - 50} more' if len(kinds) > 50 else ''}.")
+
+
+# -- Columns ---------------------------------------------------------------------------------------------
+
+
+def _categories(model: IntervalRegressor) -> dict[Any, Any]:
+    """Give the categories of the columns that were text in training; of a model with its own pipeline, nothing."""
+    features = model.model_.encoder_.features
+    return {} if features is None else dict(features.categories)
+
+
+def _text_columns(model: IntervalRegressor) -> list[str]:
+    found = _categories(model).items()
+    return [str(name) for name, known in found if all(isinstance(value, str) for value in known)]
+
+
+def _kinds(model: IntervalRegressor) -> dict[str, str]:
+    categories = _categories(model)
+    names = range(model.n_features_in_) if model.columns_ is None else model.columns_
+    return {str(name): f"{len(categories[name])} categories" if name in categories else "numbers" for name in names}
+
+
+def _columns_of(model: IntervalRegressor, table: Table, used: list[str]) -> pd.DataFrame:
+    """Give the columns that the model was trained on; say which are left out, those `used` otherwise excepted."""
+    for text in table.notes:
+        note(text)
+    given = [str(name) for name in table.frame.columns]
+    wanted = given if model.columns_ is None else [str(name) for name in model.columns_]
+    others = [name for name in given if name not in wanted and name not in used]
+    missing = [name for name in wanted if name not in given]
+    if missing:
+        near = closest(missing[0], others)
+        hint = "" if near is None else f"; is its column {near!r} meant to be {missing[0]!r}?"
+        raise ValueError(f"{table.name} lacks columns that the model was trained on: {listed_names(missing)}{hint}")
+    if others:
+        note(f"columns that the model does not use: {listed_names(others)}")
+    return table.frame[wanted]
+
+
+# -- Words -----------------------------------------------------------------------------------------------
+
+
+def _say_model(model: IntervalRegressor, summary: dict[str, Any]) -> None:
+    (about,) = summary["computed"]["models"]
+    rows = [f"{about[name]:,} {name}" for name in ("training rows", "calibration rows") if name in about]
+    groups = "1 group" if about["groups"] == 1 else f"{about['groups']} groups"
+    say(f"{about['method']}: {promise(summary['promised'])} promised, {', '.join(rows)}, {groups}.", "bold")
+    say(f"Quantile model: {about['model']}.")
+    say(f"What is promised: {about['guarantee']}")
+    if "exception" in about:
+        say(about["exception"])
+    say()
+    if "groups" in summary:
+        say_table(tables_of(summary)["groups"], _GROUP_COLUMNS)
+    else:
+        say(f"In all rows both bounds are moved outwards by {model.groups_['offset_lower'][0]:.4g}.")

@@ -1,0 +1,172 @@
+"""The arguments and options that commands share. Nothing here imports more than typer: help must be quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from icqr.cli.wording import did_you_mean
+
+MODELS = ("hist", "lightgbm", "xgboost", "catboost", "forest", "network")
+PARTITIONS = ("kmeans", "whole")
+PAPER_DATA = ("boston", "bike", "bike-leak", "blog", "synthetic", "all")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which rows: DATA (None: built-in), and the options on reading it."""
+
+    data: str | None
+    target: str | None
+    drop_missing: bool
+    encoding: str | None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Which intervals, where a file has them: two columns, and what they promise."""
+
+    lower: str
+    upper: str
+    coverage: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Which intervals: the options on model, groups and calibration."""
+
+    coverage: float
+    model: str
+    groups: str | None
+    partition: str | None
+    seed: int
+    jobs: int | None
+
+    def __post_init__(self) -> None:
+        if self.groups is not None and self.partition is not None:
+            raise typer.BadParameter(
+                "--groups and --partition can't both be given: groups of your own are the partition"
+            )
+
+
+def _one_of(allowed: Sequence[str]) -> Callable[[str | None], str | None]:
+    """Give a check that a value is one of these, with "did you mean"; typer's own has none."""
+
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in allowed:
+            raise typer.BadParameter(
+                f"must be one of {', '.join(allowed)}, got {value!r}{did_you_mean(value, allowed)}"
+            )
+        return value
+
+    return check
+
+
+def _each_of(allowed: Sequence[str]) -> Callable[[list[str]], list[str]]:
+    check = _one_of(allowed)
+
+    def check_all(values: list[str]) -> list[str]:
+        for value in values:
+            check(value)
+        return values
+
+    return check_all
+
+
+def _completed_from(allowed: Iterable[str]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [one for one in allowed if one.startswith(incomplete)]
+
+    return complete
+
+
+def check_coverage(value: float | None) -> float | None:
+    """Say that a coverage is not allowed as a wrong use of the command."""
+    if value is None:
+        return None
+    from icqr import calibration
+
+    try:
+        calibration.check_coverage(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return value
+
+
+def _choice(name: str, allowed: Sequence[str], text: str, show_default: bool = True) -> Any:
+    return typer.Option(
+        name,
+        metavar="NAME",
+        help=f"{text}: {', '.join(allowed)}.",
+        show_default=show_default,
+        callback=_one_of(allowed),
+        autocompletion=_completed_from(allowed),
+    )
+
+
+DATA_HELP = (
+    "A CSV, Parquet, Feather or JSON lines file, compressed or not; - for standard input; or the name of a data set "
+    "(see: icqr datasets). A file of that name comes first."
+)
+DataOrNothing = Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model's file, written by icqr fit.")]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target", metavar="COL", help="The column to predict. A known data set has its own.", show_default=False
+    ),
+]
+Coverage = Annotated[
+    float,
+    typer.Option("--coverage", metavar="SHARE", help="How often an interval should hold.", callback=check_coverage),
+]
+OtherCoverage = Annotated[
+    float | None,
+    typer.Option(
+        "--coverage",
+        metavar="SHARE",
+        help="Another coverage than the model's own.",
+        callback=check_coverage,
+        show_default=False,
+    ),
+]
+Model = Annotated[str, _choice("--model", MODELS, "The quantile model")]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        "--groups",
+        metavar="COL",
+        help="Groups of your own: a column whose values they are (Mondrian).",
+        show_default=False,
+    ),
+]
+Partition = Annotated[
+    str | None,
+    _choice("--partition", PARTITIONS, "Clusters of similar rows (the default), or one group as in CQR", False),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of everything random.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", metavar="N", help="Tasks run at the same time, -1 for one per core.", show_default=False),
+]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", metavar="NAME", help="Of a CSV file that is not UTF-8, for example latin-1.", show_default=False
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and sentences.")]
+PaperData = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME",
+        help=f"One or more of {', '.join(PAPER_DATA)}.",
+        callback=_each_of(PAPER_DATA),
+        autocompletion=_completed_from(PAPER_DATA),
+    ),
+]

@@ -1,0 +1,486 @@
+"""The `icqr` command in this process: what it prints and writes, and its exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from icqr import CQR, ICQR, QR, GroupPartition
+from icqr.artifact import load
+from icqr.cli import main
+from icqr.cli.building import _MODELS, make_model
+from icqr.cli.comparing import Split
+from icqr.cli.options import MODELS, PAPER_DATA
+from icqr.datasets import list_datasets
+from icqr.experiments.paper import NAMES
+from icqr.metrics import coverage_score, mean_width
+
+FORMATS = ("csv", "csv.gz", "parquet", "feather", "jsonl")
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+def make_sales(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"size": rng.uniform(20, 200, n).round(1), "region": rng.choice(["north", "south"], n)})
+    frame["price"] = (5 * frame["size"] + rng.normal(scale=frame["size"] / 2)).round(2)
+    return frame
+
+
+SALES, NEW = make_sales(240, 0), make_sales(60, 1)
+
+
+def write(frame: pd.DataFrame, path: Path) -> str:
+    if path.suffix == ".parquet":
+        frame.to_parquet(path)
+    elif path.suffix == ".feather":
+        frame.to_feather(path)
+    elif path.suffix == ".jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False)
+    return str(path)
+
+
+def read(path: str) -> pd.DataFrame:
+    if path.endswith(".parquet"):
+        return pd.read_parquet(path)
+    if path.endswith(".feather"):
+        return pd.read_feather(path)
+    if path.endswith(".jsonl"):
+        return pd.read_json(path, orient="records", lines=True)
+    return pd.read_csv(path)
+
+
+@pytest.fixture
+def icqr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def run(*arguments: str, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        code = ended.value.code or 0
+        assert isinstance(code, int)
+        return Result(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    write(SALES, folder / "sales.csv")
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", str(folder / "sales.csv"), "--target", "price", "--out", str(folder / "sales.icqr")])
+    assert not ended.value.code
+    return str(folder / "sales.icqr")
+
+
+# -- Help ------------------------------------------------------------------------------------------------
+
+COMMANDS = ("compare", "fit", "predict", "recalibrate", "audit", "inspect", "plan", "reproduce", "datasets")
+
+
+def test_help_lists_the_commands_and_the_exit_codes(icqr: Run) -> None:
+    code, out, err = icqr("--help")
+    assert (code, err) == (0, "")
+    assert re.findall(r"^│ (\w+)  ", out, flags=re.MULTILINE)[-len(COMMANDS) :] == list(COMMANDS)
+    for said in ("Exit codes: 0 done; 1", "2 wrong", "130"):
+        assert said in " ".join(out.split())
+    without = icqr()
+    assert without.code == 2
+    assert "Usage: icqr" in without.out
+    assert icqr("--version").out.startswith("icqr ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
+    code, out, _ = icqr(command, "-h")
+    assert code == 0
+    assert f"Examples: icqr {command}" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compar"], "No such command 'compar'. Did you mean 'compare'?"),
+        (["compare", "--taget", "y"], "No such option: --taget (Possible options: --target)"),
+        (["compare", "--model", "lightgm"], "got 'lightgm'; did you mean 'lightgbm'?"),
+        (["compare", "--partition", "keans"], "did you mean 'kmeans'?"),
+        (["compare", "--coverage", "90"], "strictly between 0 and 1, got 90.0; did you mean 0.9?"),
+        (["compare", "--groups", "a", "--partition", "whole"], "can't both be given"),
+        (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
+        (["reproduce", "bosten", "--out", "x"], "did you mean 'boston'?"),
+        (["fit", "sales.csv", "--target", "price"], "Missing option '--out'"),
+        (["audit", "x.csv", "--target", "y", "--lower", "l", "--upper", "u"], "Missing option '--coverage'"),
+    ],
+)
+def test_wrong_use_ends_with_2(icqr: Run, arguments: list[str], said: str) -> None:
+    code, out, err = icqr(*arguments)
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.replace("│", " ").split())
+
+
+def test_choices_are_the_librarys() -> None:
+    assert tuple(_MODELS) == MODELS
+    assert PAPER_DATA == NAMES
+
+
+def test_the_pages_commands_run(icqr: Run) -> None:
+    page = Path(__file__).parents[1] / "docs" / "command.md"
+    (block,) = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for seed, name in enumerate(("sales", "new", "october", "november")):
+        make_sales(200, seed).to_csv(f"{name}.csv", index=False)
+    for line in block.splitlines():
+        program, *arguments = line.split()
+        assert program == "icqr"
+        code, _, err = icqr(*arguments)
+        assert code == 0, f"{line}: {err}"
+    assert {"sales.html", "intervals.parquet", "october.icqr"} <= set(os.listdir())
+
+
+# -- Compare ---------------------------------------------------------------------------------------------
+
+
+def test_compare(icqr: Run) -> None:
+    write(SALES, Path("sales.csv"))
+    code, out, err = icqr("compare", "sales.csv", "--target", "price", "--report", "sales.html")
+    assert code == 0, err
+    assert err == ""
+    assert "Data: sales.csv (240 rows, 2 columns, target 'price')." in out
+    assert "120 rows to train, 60 to calibrate and 60 to compare on (50, 25 and 25 %, as in the paper)" in out
+    methods = re.findall(r"^(Naive|QR|CQR|ICQR) .* (\d+) of \d+ ", out, flags=re.MULTILINE)
+    assert [name for name, _ in methods] == ["Naive", "QR", "CQR", "ICQR"]
+    assert "ICQR compared with Naive: mean width" in out
+    assert out.endswith("Report: sales.html (open it in a browser)\n")
+    assert "\x1b" not in out
+    page = Path("sales.html").read_text(encoding="utf-8")
+    assert "fitted once on the training rows; QR, CQR and ICQR use its bounds" in page
+    assert sorted(os.listdir()) == ["sales.csv", "sales.html"]
+
+
+def test_compare_as_json(icqr: Run) -> None:
+    write(SALES, Path("sales.csv"))
+    options = ["--target", "price", "--groups", "region", "--coverage", "0.8", "--seed", "3", "--json"]
+    code, out, err = icqr("compare", "sales.csv", *options)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert [one["method"] for one in found["methods"]] == ["Naive", "QR", "CQR", "ICQR"]
+    assert found["promised"] == 0.8
+    assert [one["rule"] for one in found["groups"]] == ["region = north", "region = south"]
+    assert os.listdir() == ["sales.csv"]
+    assert json.loads(icqr("compare", "sales.csv", *options).out)["methods"] == found["methods"]
+
+
+def test_compare_is_what_the_library_gives(icqr: Run) -> None:
+    """Methods that are fitted one by one on the same rows come out as those that share the bounds of one model."""
+    write(SALES, Path("sales.csv"))
+    shown = json.loads(icqr("compare", "sales.csv", "--target", "price", "--json").out)["methods"]
+    split = Split.of(SALES[["size", "region"]], SALES["price"], seed=0)
+    (X, X_cal, X_test), (y, y_cal, y_test) = split.X, split.y
+    for one, method in zip(shown[1:], (QR, CQR, ICQR), strict=True):
+        model = method(HistGradientBoostingRegressor(random_state=0), random_state=0)
+        given = {} if method is QR else {"X_calibration": X_cal, "y_calibration": y_cal}
+        intervals = model.fit(X, y, **given).predict_interval(X_test)
+        assert one["coverage"] == coverage_score(y_test, intervals)
+        assert one["mean_width"] == pytest.approx(mean_width(y_test, intervals), rel=1e-12)
+
+
+def test_compare_without_data_uses_built_in_data(icqr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("icqr.cli.data._BUILT_IN", 400)
+    code, out, _ = icqr("compare", "--partition", "whole")
+    assert code == 0
+    assert "Data: built-in data whose spread grows along x1 (400 rows)." in out
+    assert Path("report.html").stat().st_size > 50_000
+
+
+# -- Each command on each format -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_commands_on_each_format(icqr: Run, ending: str, model_file: str) -> None:
+    file = write(NEW, Path(f"new.{ending}"))
+    out = f"intervals.{ending}"
+    done = icqr("predict", model_file, file, "--keep", "price", "--keep", "size", "--out", out)
+    assert done == (0, f"60 intervals, 90 % promised: {out}\n", "")
+    written = read(out)
+    assert list(written) == ["price", "size", "lower", "median", "upper", "group", "promised"]
+    expected = load(model_file).explain(NEW[["size", "region"]])
+    np.testing.assert_allclose(written["lower"], expected["lower"], rtol=1e-9)
+    np.testing.assert_allclose(written["upper"], expected["upper"], rtol=1e-9)
+    assert written["group"].tolist() == expected["group"].tolist()
+
+    audited = icqr("audit", out, "--target", "price", "--lower", "lower", "--upper", "upper", "--coverage", "0.9")
+    assert audited.code == 0
+    assert audited.out.startswith("Over all 60 rows")
+
+    done = icqr("recalibrate", model_file, file, "--target", "price", "--out", "fresh.icqr")
+    assert done.code == 0
+    assert "calibrated with 60 rows of new." in done.out
+    assert load("fresh.icqr").calibration_.sizes.sum() == 60
+
+    done = icqr("fit", file, "--target", "price", "--partition", "whole", "--out", "small.icqr")
+    assert done.code == 0
+    assert "Data: new." in done.out
+
+
+def test_standard_input_and_output(icqr: Run, model_file: str) -> None:
+    rows = NEW.drop(columns="price").to_csv(index=False).encode()
+    code, out, err = icqr("predict", model_file, "-", stdin=rows)
+    assert (code, err) == (0, "")
+    assert list(pd.read_csv(io.StringIO(out))) == ["lower", "median", "upper", "group", "promised"]
+    assert len(out.splitlines()) == 61
+    code, again, _ = icqr("predict", model_file, "-", stdin=NEW.drop(columns="price").to_parquet())
+    assert again == out
+
+
+# -- Models ----------------------------------------------------------------------------------------------
+
+
+def test_fit_and_inspect(icqr: Run, model_file: str) -> None:
+    code, out, err = icqr("inspect", model_file)
+    assert (code, err) == (0, "")
+    assert "ICQR: 90 % promised, 160 training rows, 80 calibration rows" in out
+    assert "Columns: 'size' (numbers), 'region' (2 categories)." in out
+    found = json.loads(icqr("inspect", model_file, "--json").out)
+    assert found["columns"] == {"size": "numbers", "region": "2 categories"}
+    assert found["promised"] == 0.9
+    expected = ICQR(make_model("hist"), random_state=0).fit(SALES[["size", "region"]], SALES["price"])
+    offsets = [one["offset_lower"] for one in found["groups"]]
+    assert offsets == pytest.approx(expected.groups_["offset_lower"].tolist(), rel=1e-12)
+
+
+def test_fit_with_groups_of_ones_own(icqr: Run) -> None:
+    write(SALES, Path("sales.csv"))
+    done = icqr("fit", "sales.csv", "--target", "price", "--groups", "region", "--out", "model.icqr", "--jobs", "1")
+    assert done.code == 0, done.err
+    model = load("model.icqr")
+    assert isinstance(model.partition_, GroupPartition)
+    assert "region = north" in done.out
+
+
+def test_predict_explains_and_takes_another_coverage(icqr: Run, model_file: str) -> None:
+    write(NEW, Path("new.csv"))
+    assert icqr("predict", model_file, "new.csv", "--explain", "--coverage", "0.5", "--out", "all.csv").code == 0
+    expected = load(model_file).explain(NEW[["size", "region"]], coverage=0.5)
+    pd.testing.assert_frame_equal(pd.read_csv("all.csv"), expected, check_dtype=False)
+    write(NEW.assign(group=1), Path("new.csv"))
+    assert "there would be two columns 'group'" in icqr("predict", model_file, "new.csv", "--keep", "group").err
+
+
+def test_predict_ignores_other_columns_and_names_missing_ones(icqr: Run, model_file: str) -> None:
+    write(NEW.assign(id=range(60)), Path("new.csv"))
+    code, _, err = icqr("predict", model_file, "new.csv")
+    assert code == 0
+    assert err == "note: columns that the model does not use: 'price', 'id'\n"
+    write(NEW.rename(columns={"size": "sizes"}), Path("new.csv"))
+    code, out, err = icqr("predict", model_file, "new.csv")
+    assert (code, out) == (1, "")
+    assert "new.csv lacks columns that the model was trained on: 'size'; is its column 'sizes' meant" in err
+    assert "there is no column 'idd'" in icqr("predict", model_file, "new.csv", "--keep", "idd").err
+
+
+def test_predict_reads_columns_as_training_did(icqr: Run) -> None:
+    """Codes that were text in training stay text in a file where all of them look like numbers."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"code": rng.choice(["007", "8", "x"], 200), "size": rng.random(200)})
+    frame["price"] = frame["code"].map({"007": 0.0, "8": 10.0, "x": 20.0}) + rng.random(200)
+    write(frame, Path("train.csv"))
+    assert icqr("fit", "train.csv", "--target", "price", "--partition", "whole", "--out", "m.icqr").code == 0
+    write(pd.DataFrame({"code": ["007", "8"], "size": [0.5, 0.5]}), Path("new.csv"))
+    median = pd.read_csv(io.StringIO(icqr("predict", "m.icqr", "new.csv").out))["median"]
+    assert median.round(-1).tolist() == [0.0, 10.0]
+
+
+def test_recalibrate_replaces_the_model_only_when_all_went_well(icqr: Run, model_file: str) -> None:
+    Path("sales.icqr").write_bytes(Path(model_file).read_bytes())
+    before = Path("sales.icqr").read_bytes()
+    write(NEW.assign(price=np.nan), Path("new.csv"))
+    assert icqr("recalibrate", "sales.icqr", "new.csv", "--target", "price").code == 1
+    assert Path("sales.icqr").read_bytes() == before
+    write(NEW, Path("new.csv"))
+    assert icqr("recalibrate", "sales.icqr", "new.csv").code == 1
+    assert icqr("recalibrate", "sales.icqr", "new.csv", "--target", "price").code == 0
+    assert load("sales.icqr").calibration_.sizes.sum() == 60
+    assert sorted(os.listdir()) == ["new.csv", "sales.icqr"]
+
+
+def test_a_file_that_is_no_model(icqr: Run) -> None:
+    write(NEW, Path("new.csv"))
+    for arguments in (["predict", "new.csv", "new.csv"], ["inspect", "new.csv"]):
+        code, out, err = icqr(*arguments)
+        assert (code, out) == (1, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+    assert icqr("inspect", "none.icqr").err == "error: none.icqr: No such file or directory\n"
+
+
+# -- Audit, plan, datasets -------------------------------------------------------------------------------
+
+
+def test_audit(icqr: Run) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"hour": rng.integers(0, 24, 2000), "zone": rng.choice(["a", "b"], 2000), "lo": -1.645})
+    frame = frame.assign(hi=1.645, y=rng.normal(scale=np.where(frame["hour"] <= 6, 2.0, 1.0)))
+    write(frame, Path("intervals.csv"))
+    columns = ["--target", "y", "--lower", "lo", "--upper", "hi", "--coverage", "0.9"]
+    code, out, err = icqr("audit", "intervals.csv", *columns, "--groups", "zone", "--report", "audit.html")
+    assert (code, err) == (0, "")
+    assert "- Rows with hour ≤ 6: " in out
+    assert "zone = a" in out
+    assert Path("audit.html").exists()
+    found = json.loads(icqr("audit", "intervals.csv", *columns, "--json").out)
+    assert found["verdict"]["status"] == "broken"
+    assert "did you mean 'lo'?" in icqr("audit", "intervals.csv", *columns, "--lower", "lo_").err
+    write(frame[["y", "lo", "hi"]], Path("bare.csv"))
+    assert icqr("audit", "bare.csv", *columns).code == 0
+
+
+def test_plan(icqr: Run) -> None:
+    code, out, err = icqr("plan", "--rows", "1000", "--n-groups", "5", "--precision", "0.02")
+    assert (code, err) == (0, "")
+    assert out.startswith("Each of 5 groups with 200 calibration rows: 90 % promised")
+    assert re.search(r"^ *200 +181 +90\.0 % +86\.4–93\.3 %$", out, flags=re.MULTILINE)
+    assert json.loads(icqr("plan", "--precision", "0.02", "--json").out)["rows_needed"] == 650
+
+
+def test_datasets(icqr: Run) -> None:
+    assert re.search(r"^bike +17,379 +12 +cnt ", icqr("datasets").out, flags=re.MULTILINE)
+    assert "sine_spread" in [one["name"] for one in json.loads(icqr("datasets", "--json").out)]
+
+
+def test_a_known_name_and_a_file_of_that_name(icqr: Run) -> None:
+    code, out, _ = icqr("fit", "sine_spread", "--partition", "whole", "--out", "known.icqr")
+    assert code == 0
+    assert "Data: sine_spread (1,000 rows, 2 columns, target 'y')." in out
+    Path("linear_spread").mkdir()
+    assert "1,000 rows" in icqr("fit", "linear_spread", "--partition", "whole", "--out", "known.icqr").out
+    SALES.to_csv("sine_spread", index=False)
+    assert "--target must be given with a file" in icqr("fit", "sine_spread", "--out", "file.icqr").err
+    done = icqr("fit", "sine_spread", "--target", "price", "--partition", "whole", "--out", "file.icqr")
+    assert "Data: sine_spread (240 rows" in done.out
+
+
+# -- Bad data: one line, no traceback, nothing written -----------------------------------------------------
+
+BAD = {
+    "no file": (None, "there is no file 'data.csv', and no data set of that name"),
+    "empty": ("", "data.csv is empty"),
+    "header only": ("size,price\n", "data.csv has a header but no rows"),
+    "ragged": ("size,price\n1,2\n3\n", "Row #3: Expected 2 columns, got 1"),
+    "twice": ("size,size,price\n1,2,3\n", "has columns of the same name: 'size'"),
+    "text": ("size,price\n1,high\n2,3\n", "column 'price' must hold numbers, but 1 of 2 values are text, for example"),
+    "gaps": (
+        "size,price\n1,2\n2,\n3,4\n",
+        "is missing in 1 of 3 rows; --drop-missing would leave out 1 rows and keep 2",
+    ),
+    "all gaps": ("size,price\n1,\n2,\n", "--drop-missing would leave out 2 rows and keep 0"),
+    "no header": ("1,2\n3,4\n", "the first line of a CSV file must be the columns' names"),
+    "a typo": ("size,prize\n1,2\n", "there is no column 'price'; columns are 'size', 'prize'; did you mean 'prize'?"),
+    "nothing else": ("price\n1\n2\n", "has no column beside the target 'price'"),
+    "few rows": ("size,price\n" + "1,2\n2,3\n" * 8, "n_samples="),
+    "infinity": ("size,price\n" + "inf,2\n2,3\n" * 40, "Column 'size' is infinite"),
+}
+
+
+@pytest.mark.parametrize("command", ["compare", "fit"])
+@pytest.mark.parametrize("what", BAD)
+def test_bad_data(icqr: Run, what: str, command: str) -> None:
+    content, said = BAD[what]
+    if content is not None:
+        Path("data.csv").write_text(content, encoding="utf-8")
+    rest = ["--out", "model.icqr"] if command == "fit" else []
+    code, out, err = icqr(command, "data.csv", "--target", "price", *rest)
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1].startswith("error: ")
+    assert all(line.startswith(("note: ", "warning: ", "error: ")) for line in err.splitlines())
+    assert said in err
+    assert sorted(os.listdir()) == ([] if content is None else ["data.csv"])
+
+
+def test_missing_targets_are_dropped_if_asked(icqr: Run) -> None:
+    write(SALES.assign(price=SALES["price"].where(SALES.index % 10 > 0)), Path("sales.csv"))
+    options = ["--target", "price", "--partition", "whole", "--out", "model.icqr"]
+    assert "--drop-missing would leave out 24 rows and keep 216" in icqr("fit", "sales.csv", *options).err
+    code, out, err = icqr("fit", "sales.csv", *options, "--drop-missing")
+    assert code == 0
+    assert err == "note: 24 of 240 rows are left out: their target is missing\n"
+    assert "144 training rows, 72 calibration rows" in out
+
+
+def test_odd_columns_are_noted(icqr: Run) -> None:
+    day = pd.date_range("2024-01-01", periods=240)
+    write(SALES.assign(id=range(240), nothing=np.nan, same=1, day=day), Path("sales.csv"))
+    code, _, err = icqr("fit", "sales.csv", "--target", "price", "--partition", "whole", "--out", "model.icqr")
+    assert code == 0
+    assert err.splitlines() == [
+        "note: column 'day' holds dates: they are taken as days since 1970-01-01",
+        "note: columns without any value, which say nothing: 'nothing'",
+        "note: columns with the same value in all rows, which say nothing: 'same'",
+        "note: columns that seem to number the rows; take them out if so: 'id'",
+    ]
+
+
+def test_models_that_take_no_gaps_say_so(icqr: Run) -> None:
+    write(SALES.assign(rooms=np.where(SALES.index < 3, np.nan, 2)), Path("sales.csv"))
+    code, _, err = icqr("fit", "sales.csv", "--target", "price", "--model", "network", "--out", "model.icqr")
+    assert code == 1
+    assert "--model network takes no missing values, and column 'rooms' has 3; use --model hist" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fit", "--out", "model.pkl"], "--out: the file's name must end in .icqr, got 'model.pkl'"),
+        (["fit", "--out", "none/model.icqr"], "--out: there is no folder 'none'; make it first"),
+        (["compare", "--report", "report.pdf"], "--report: the file's name must end in .html or .htm"),
+        (["compare", "--report", "folder.html"], "--report: folder.html is a folder; give the name of a file"),
+    ],
+)
+def test_where_nothing_can_be_written(icqr: Run, arguments: list[str], said: str) -> None:
+    Path("folder.html").mkdir()
+    command, *options = arguments
+    code, out, err = icqr(command, "sine_spread", *options)
+    assert (code, out) == (1, "")
+    assert said in err
+    assert os.listdir() == ["folder.html"]
+
+
+def test_names_in_data_can_not_command_the_terminal(icqr: Run) -> None:
+    write(SALES.rename(columns={"size": "size\x1b[31m[bold red]"}), Path("sales.csv"))
+    code, _, err = icqr("fit", "sales.csv", "--target", "pric", "--out", "model.icqr")
+    assert code == 1
+    assert "\x1b" not in err
+    assert "[bold red]" in err
+
+
+@pytest.mark.slow
+def test_reproduce(icqr: Run) -> None:
+    if not list_datasets().set_index("name")["available"]["boston"]:
+        pytest.skip("needs boston.csv in ICQR_DATA_HOME")
+    code, out, err = icqr("reproduce", "boston", "--networks", "1", "--epochs", "1", "--no-figures", "--out", "paper")
+    assert code == 0, err
+    assert "Results: paper" in out
+    assert Path("paper/width.csv").exists()
