@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from sklearn.exceptions import DataConversionWarning
 
-from icqr.rows import Rows, align, check_target, split_rows
+from icqr.rows import Rows, align, check_target
 
 NO_LIMITS = (-np.inf, np.inf)
 FRAME = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}, index=[7, 7, 9])
@@ -74,7 +74,7 @@ def test_a_target_beyond_its_limits_names_its_row(limits: tuple[float, float], r
 
 @pytest.mark.parametrize(("size", "held_out"), [(1 / 3, 4), (0.25, 3), (5, 5), (np.int64(1), 1), (np.float32(0.5), 5)])
 def test_a_split_holds_out_a_share_or_a_number_and_keeps_the_order(size: Any, held_out: int) -> None:
-    train, calibration = split_rows(rows_of(10), size, seed=0)
+    train, calibration = rows_of(10).split(size, seed=0)
     assert (len(train), len(calibration)) == (10 - held_out, held_out)
     for part in (train, calibration):
         np.testing.assert_array_equal(part.X[:, 0], part.y)
@@ -83,7 +83,7 @@ def test_a_split_holds_out_a_share_or_a_number_and_keeps_the_order(size: Any, he
 
 
 def test_the_seed_alone_decides_the_split() -> None:
-    one, two, other = (split_rows(rows_of(50), 1 / 3, seed)[1].index for seed in (1, 1, 2))
+    one, two, other = (rows_of(50).split(1 / 3, seed)[1].index for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
 
@@ -91,13 +91,13 @@ def test_the_seed_alone_decides_the_split() -> None:
 @pytest.mark.parametrize("size", [0.0, 1.0, 1.5, -0.2, True, "0.3", None, np.nan])
 def test_a_calibration_size_is_a_share_or_a_number(size: Any) -> None:
     with pytest.raises(ValueError, match=r"calibration_size must be a share .* got .*; for a third"):
-        split_rows(rows_of(10), size, seed=0)
+        rows_of(10).split(size, seed=0)
 
 
 @pytest.mark.parametrize(("n", "size"), [(1, 1 / 3), (2, 0.9), (10, 10), (10, 0), (10, -3), (10, 11)])
 def test_both_parts_of_a_split_have_rows(n: int, size: Any) -> None:
     with pytest.raises(ValueError, match=f"n_samples={n} rows must leave at least one row"):
-        split_rows(rows_of(n), size, seed=0)
+        rows_of(n).split(size, seed=0)
 
 
 @pytest.mark.parametrize("X", [FRAME, FRAME[["a"]].to_numpy()], ids=["frame", "array"])

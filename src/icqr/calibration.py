@@ -261,6 +261,23 @@ def width_floor(widths: FloatArray) -> float:
 # -- Offsets per group -----------------------------------------------------------------------------------
 
 
+def sort_by_group(scores: FloatArray, labels: IntArray, n_groups: int) -> tuple[FloatArray, ...]:
+    """Give each group's scores, and last those of rows of no known group; each column sorted.
+
+    Examples
+    --------
+    >>> sort_by_group(np.array([[3.0], [1.0], [2.0]]), np.array([0, 0, -1]), 1)
+    (array([[1.],
+           [3.]]), array([[2.]]))
+    """
+    if np.isnan(scores).any():
+        raise ValueError(f"scores must not be NaN; row {int(np.argwhere(np.isnan(scores))[0, 0])} is")
+    known = np.where((labels >= 0) & (labels < n_groups), labels, n_groups)
+    by_group = np.column_stack([side[np.lexsort((side, known))] for side in scores.T])
+    ends = np.cumsum(np.bincount(known, minlength=n_groups + 1))[:-1]
+    return tuple(np.split(by_group, ends))
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Sorted calibration scores per group: any coverage can be asked of them.
@@ -307,12 +324,7 @@ class Calibration:
         guarantee: str = "marginal",
     ) -> Calibration:
         """Sort (n, sides) scores by group; rows of no known group (-1, or not below `n_groups`) count as pooled."""
-        if np.isnan(scores).any():
-            raise ValueError(f"scores must not be NaN; row {int(np.argwhere(np.isnan(scores))[0, 0])} is")
-        known = np.where((labels >= 0) & (labels < n_groups), labels, n_groups)
-        by_group = np.column_stack([side[np.lexsort((side, known))] for side in scores.T])
-        ends = np.cumsum(np.bincount(known, minlength=n_groups + 1))[:-1]
-        return cls(conformity, tuple(np.split(by_group, ends)), small_groups, guarantee)
+        return cls(conformity, sort_by_group(scores, labels, n_groups), small_groups, guarantee)
 
     @property
     def sizes(self) -> IntArray:
@@ -352,7 +364,7 @@ class Calibration:
         ranks = self.ranks(coverage)
         small = ranks > self._usable()
         for group in np.flatnonzero(asked & ~small):
-            table[group] = self.scores[group][ranks[group] - 1]
+            table[group] = self._score(int(group), int(ranks[group]))
         if self.small_groups == "infinite":
             table[asked & small] = np.inf
         elif (asked & small).any() and not self._refuses(coverage):
@@ -360,6 +372,10 @@ class Calibration:
             for group in np.flatnonzero(asked & small):
                 table[group] = np.maximum(pooled, self.scores[group].max(axis=0, initial=-np.inf))
         return table
+
+    def _score(self, group: int, rank: int) -> FloatArray:
+        """Give a group's score of this rank, on each side."""
+        return np.asarray(self.scores[group][rank - 1])
 
     def _pooled_offset(self, coverage: float | Fraction) -> FloatArray:
         level = offset_level(coverage, self.conformity.symmetric)
@@ -387,7 +403,7 @@ class Calibration:
     def _name(self, small: NDBool, most: int = 5) -> str:
         """Name groups with their sizes, the first few of them."""
         groups = np.flatnonzero(small[:-1])
-        named = [f"group {group} has {len(self.scores[group])}" for group in groups[:most]]
+        named = [f"group {group} has {self.sizes[group]}" for group in groups[:most]]
         if len(groups) > most:
             named.append(f"{len(groups) - most} more groups have too few")
         if small[-1]:

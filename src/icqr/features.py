@@ -30,7 +30,13 @@ def as_table(X: Any) -> Table:
     array([[1., 2.],
            [3., 4.]])
     """
-    if type(X).__module__.partition(".")[0] == "polars":
+    package = type(X).__module__.partition(".")[0]
+    if package in ("dask", "dask_expr"):
+        raise TypeError(
+            "X is a Dask collection, whose rows are not here: icqr.distributed.ICQR (CQR, QR, Naive) takes it, and "
+            "icqr.distributed.on_dask(model) any fitted model; or bring the rows here by X.compute()"
+        )
+    if package == "polars":
         X = _from_polars(X)
     elif isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
         X = pd.DataFrame(X)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -27,6 +28,7 @@ from icqr.calibration import (
     bounds_from_quantiles,
     check_coverage,
     rows_needed,
+    sort_by_group,
     too_few_rows,
 )
 from icqr.descriptions import describe_groups
@@ -36,7 +38,8 @@ from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.partition import WholePartition
 from icqr.quantiles import QuantileModel, is_prefit
-from icqr.rows import Rows, align, check_target, check_weights, split_rows
+from icqr.rows import RowBlocks, Rows, align, check_target, check_weights
+from icqr.scored import Scored
 
 GROUPWISE = "group-wise"
 MARGINAL = "marginal"
@@ -156,19 +159,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             Lower and upper bounds, lower ≤ upper.
         """
         check_is_fitted(self)
-        asked: Any = self.coverage if coverage is None else coverage
-        levels = [self._asked(level) for level in ([asked] if np.ndim(asked) == 0 else asked)]
-        if not levels:
-            raise ValueError(
-                "coverage must be a number or a list of numbers, got an empty list; pass 0.9 or [0.8, 0.9]"
-            )
+        levels = self._levels(coverage)
         X = self._check_table(X)
         bounds, _ = self._bounds(X)
         labels = self._assign(X)
         intervals = []
         for level in levels:
             intervals.append(self.conformity_.intervals(bounds, self._offsets(labels, level)))  # noqa: PERF401
-        return intervals[0] if np.ndim(asked) == 0 else np.stack(intervals, axis=-1)
+        return np.stack(intervals, axis=-1) if is_list(coverage) else intervals[0]
 
     def explain(self, X: Any, coverage: float | None = None) -> pd.DataFrame:
         """Say for each row how its interval came about and what is promised.
@@ -290,8 +288,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return align(table, self.columns_)
 
     def _check_rows(self, X: Any, y: Any, reset: bool = False) -> Rows:
-        X = self._check_table(X, reset)
         limits = self.conformity_.y_min, self.conformity_.y_max
+        if isinstance(X, RowBlocks):
+            return replace(X, X=self._check_table(X.X, reset), y=check_target(X.y, len(X.y), limits))
+        X = self._check_table(X, reset)
         return Rows(X, check_target(y, len(X), limits), np.arange(len(X)))
 
     def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
@@ -305,6 +305,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         check_coverage(asked)
         return asked
 
+    def _levels(self, coverage: Any) -> list[float]:
+        """Give the coverages asked for, one or several."""
+        levels = [self._asked(level) for level in (coverage if is_list(coverage) else [coverage])]
+        if not levels:
+            raise ValueError(
+                "coverage must be a number or a list of numbers, got an empty list; pass 0.9 or [0.8, 0.9]"
+            )
+        return levels
+
     def _split(self, rows: Rows, X_calibration: Any, y_calibration: Any, seed: int) -> tuple[Rows, Rows]:
         """Give the rows to train on and to calibrate with; that these are enough is checked before any work."""
         if (X_calibration is None) != (y_calibration is None):
@@ -315,14 +324,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         elif not self._learns():
             train, held_out = rows, rows
         else:
-            train, held_out = split_rows(rows, self.calibration_size, seed)
+            train, held_out = rows.split(self.calibration_size, seed)
         self._check_enough(held_out)
         return train, held_out
 
     def _check_enough(self, held_out: Rows) -> None:
         symmetric = self.conformity_.symmetric
-        if len(held_out) < rows_needed(self.coverage, symmetric):
-            raise ValueError(too_few_rows(len(held_out), self.coverage, symmetric))
+        if held_out.total < rows_needed(self.coverage, symmetric):
+            raise ValueError(too_few_rows(held_out.total, self.coverage, symmetric))
 
     def _learns(self) -> bool:
         """Tell whether anything is learned from rows other than the calibration rows."""
@@ -365,6 +374,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def _fit_model(self, train: Rows, seed: int, params: dict[str, Any]) -> None:
         raise TypeError(f"{type(self).__name__} is not a method of its own; use Naive, QR, CQR or ICQR")
 
+    def _train(self, model: Any, train: Rows, *levels: Any, **params: Any) -> Any:
+        """Fit a quantile model, or a model of the mean, to training rows."""
+        return model.fit(train.X, train.y, *levels, **params)
+
     def _bounds(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Give (n, 3) lower, median and upper, and which rows' quantiles had to be sorted."""
         quantiles, crossed = self.model_.predict_sorted(X)
@@ -383,20 +396,25 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def _calibrate(self, held_out: Rows, guarantee: str) -> Self:
         self._check_enough(held_out)
-        bounds, crossed = self._bounds(held_out.X)
-        scores = self.conformity_.scores(bounds, held_out.y)
-        labels = self._assign(held_out.X)
-        novelty = None
-        if hasattr(self.partition_, "distance"):
-            novelty = Novelty.of(self.partition_.distance(held_out.X), labels, self.n_groups_)
-        calibration = Calibration.from_scores(
-            self.conformity_, scores, labels, self.n_groups_, self.small_groups, guarantee
-        )
+        scored = held_out.scored(self)
+        calibration = scored.calibration(self.conformity_, self.small_groups, guarantee)
         calibration.offsets(self.coverage, np.arange(self.n_groups_))  # answers for groups that are too small
-        self.n_crossed_ = {**self.n_crossed_, "calibration": int(crossed.sum())}
-        self.novelty_ = novelty
+        self.n_crossed_ = {**self.n_crossed_, "calibration": scored.n_crossed}
+        self.novelty_ = scored.novelty
         self.calibration_ = calibration
         return self
+
+    def _scored(self, rows: Rows, compared: IntArray | None = None) -> Scored:
+        """Score rows; new rows will be compared with these, or with the `compared` ones of them (see `Novelty`)."""
+        bounds, crossed = self._bounds(rows.X)
+        scores = self.conformity_.scores(bounds, rows.y)
+        labels = self._assign(rows.X)
+        novelty = None
+        if hasattr(self.partition_, "distance"):
+            some, groups = (rows, labels) if compared is None else (rows.take(compared), labels[compared])
+            distances = self.partition_.distance(some.X) if len(some) else np.empty(0)
+            novelty = Novelty.of(distances, groups, self.n_groups_)
+        return Scored(sort_by_group(scores, labels, self.n_groups_), int(crossed.sum()), novelty)
 
     def _assign(self, X: Table) -> IntArray:
         """Give each row its group; labels that fit did not know are -1."""
@@ -421,3 +439,26 @@ def check_labels(given: Any, n_rows: int) -> IntArray:
             f"got shape {labels.shape} of {labels.dtype}"
         )
     return labels.astype(np.intp, copy=False)
+
+
+def is_list(coverage: Any) -> bool:
+    """Tell whether several coverages are asked for."""
+    return np.ndim(coverage) > 0
+
+
+def interval_names(coverage: Any) -> list[str]:
+    """Name the columns of a table of intervals, for one coverage or several.
+
+    Examples
+    --------
+    >>> interval_names(0.9), interval_names([0.8, 0.95])
+    (['lower', 'upper'], ['lower_0.8', 'upper_0.8', 'lower_0.95', 'upper_0.95'])
+    """
+    if not is_list(coverage):
+        return ["lower", "upper"]
+    return [f"{end}_{level:g}" for level in coverage for end in ("lower", "upper")]
+
+
+def interval_columns(intervals: FloatArray) -> FloatArray:
+    """Give (n, 2) or (n, 2, levels) intervals as (n, columns) in the order of `interval_names`."""
+    return intervals if intervals.ndim == 2 else np.swapaxes(intervals, 1, 2).reshape(len(intervals), -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,13 @@ class Novelty:
     def of(cls, distances: FloatArray, labels: IntArray, n_groups: int) -> Novelty:
         """Sort the calibration rows' distances by group."""
         return cls(tuple(np.sort(distances[labels == group]) for group in range(n_groups)))
+
+    @classmethod
+    def merged(cls, parts: Sequence[Novelty]) -> Novelty:
+        """Give what `of` gives for all the rows of several parts together."""
+        return cls(
+            tuple(np.sort(np.concatenate(group)) for group in zip(*(part.distances for part in parts), strict=True))
+        )
 
     def p_values(self, distances: FloatArray, labels: IntArray) -> FloatArray:
         """Give conformal p-values: small means farther from the centroid than the group's calibration rows.

@@ -172,8 +172,18 @@ class QuantileModel(BaseEstimator):
 
     def fit(self, X: Table, y: FloatArray, levels: Levels, **fit_params: Any) -> Self:
         """Fit the levels; `fit_params` go to the estimator's own fit."""
-        estimator = HistGradientBoostingRegressor() if self.estimator is None else self.estimator
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
+        settings = self.prepare(X, y, levels)
+        rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
+        self.models_ = Parallel(n_jobs=self.n_jobs)(
+            delayed(fit_clone)(self._given(), task, rows, y, params) for task in settings
+        )
+        _check_increasing(self.models_[0], y)
+        return self
+
+    def prepare(self, X: Table, y: FloatArray, levels: Levels) -> list[dict[str, Any]]:
+        """Learn how rows are encoded, and give the settings of each model that must be fitted to become `models_`."""
+        estimator = self._given()
         family = self._family(estimator)
         self.levels_ = tuple(float(level) for level in levels)
         _, core = core_of(estimator)
@@ -181,14 +191,12 @@ class QuantileModel(BaseEstimator):
             core.check_levels(self.levels_)
         self.encoder_ = Encoder(estimator, X)
         self.encoder_.check_ranges(X, y)
-        rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
         spread = 1.0 if self.encoder_.transforms_target else float(np.ptp(y)) or 1.0
         settings = [family.scaled(family.settings(task), spread) for task in self._tasks(family)]
-        self.models_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_clone)(estimator, self.encoder_.settings(task), rows, y, params) for task in settings
-        )
-        _check_increasing(self.models_[0], y)
-        return self
+        return [self.encoder_.settings(task) for task in settings]
+
+    def _given(self) -> Any:
+        return HistGradientBoostingRegressor() if self.estimator is None else self.estimator
 
     def _family(self, estimator: Any) -> Family:
         # Found again when needed, not kept: its functions could not be pickled.
@@ -344,14 +352,20 @@ class PointModel(BaseEstimator):
 
     def fit(self, X: Table, y: FloatArray, **fit_params: Any) -> Self:
         """Fit the regressor; `fit_params` go to its own fit."""
-        estimator = HistGradientBoostingRegressor() if self.estimator is None else self.estimator
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
-        self.encoder_ = Encoder(estimator, X)
-        self.encoder_.check_ranges(X, y, point=True)
-        settings = {} if isinstance(estimator, FrozenEstimator) else self.encoder_.settings({})
+        settings = self.prepare(X, y)
         rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
-        self.model_ = fit_clone(estimator, settings, rows, y, params)
+        self.model_ = fit_clone(self._given(), settings, rows, y, params)
         return self
+
+    def prepare(self, X: Table, y: FloatArray) -> dict[str, Any]:
+        """Learn how rows are encoded, and give the settings of the model that must be fitted to become `model_`."""
+        self.encoder_ = Encoder(self._given(), X)
+        self.encoder_.check_ranges(X, y, point=True)
+        return {} if isinstance(self._given(), FrozenEstimator) else self.encoder_.settings({})
+
+    def _given(self) -> Any:
+        return HistGradientBoostingRegressor() if self.estimator is None else self.estimator
 
     def predict(self, X: Table) -> FloatArray:
         """Give the regressor's predictions."""

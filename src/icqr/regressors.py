@@ -90,7 +90,7 @@ class Naive(IntervalRegressor):
         regressor = seeded(self._inner(), seed)
         if self.n_jobs is not None and hasattr(regressor, "get_params") and "n_jobs" in regressor.get_params():
             regressor.set_params(n_jobs=self.n_jobs)
-        self.model_ = PointModel(regressor).fit(train.X, train.y, **params)
+        self.model_ = self._train(PointModel(regressor), train, **params)
 
     def _bounds(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
         point, side = self.model_.predict(X), self.conformity_.side
@@ -108,7 +108,7 @@ class _QuantileRegressor(IntervalRegressor):
         model.set_params(estimator=seeded(self._inner(), seed))
         if model.n_jobs is None:
             model.set_params(n_jobs=self.n_jobs)
-        self.model_ = model.fit(train.X, train.y, quantile_levels(self.coverage, self.side), **params)
+        self.model_ = self._train(model, train, quantile_levels(self.coverage, self.side), **params)
         bounds, crossed = self._bounds(train.X)
         self.n_crossed_["train"] = int(crossed.sum())
         if self.conformity != "cqr":
@@ -436,7 +436,7 @@ class ICQR(_QuantileRegressor):
         quantiles = self.model_.predict(rows.X)
         partition.fit(rows.X, rows.y, quantiles, weights=weights, random_state=seeds.partition, **scaling)
         if hasattr(partition, "merge_small"):
-            partition.merge_small(len(held_out), rows_needed(self.coverage, self.symmetric))
+            partition.merge_small(held_out.total, rows_needed(self.coverage, self.symmetric))
         self.partition_ = partition
         self.n_groups_ = _count_groups(partition, train, held_out)
         self.descriptions_ = self._describe(rows.X, weights)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +39,67 @@ class Rows:
             X = np.concatenate([self.X, other.X])
         return Rows(X, np.concatenate([self.y, other.y]), np.concatenate([self.index, other.index]))
 
+    def split(self, calibration_size: Any, seed: int) -> tuple[Rows, Rows]:
+        """Draw the rows to train on and the rows to calibrate with, at random, each in the order they came.
+
+        Examples
+        --------
+        >>> train, held_out = Rows(np.zeros((9, 1)), np.zeros(9), np.arange(9)).split(1 / 3, seed=0)
+        >>> len(train), len(held_out)
+        (6, 3)
+        """
+        size = held_out_size(calibration_size, len(self))
+        first, second = train_test_split(np.arange(len(self)), test_size=size, random_state=seed)
+        return self.take(np.sort(first)), self.take(np.sort(second))
+
+    @property
+    def total(self) -> int:
+        """The number of rows."""
+        return len(self)
+
+    def scored(self, model: Any) -> Any:
+        """Give the rows' conformity scores under a fitted model, by group."""
+        return model._scored(self)
+
     def __len__(self) -> int:
         return len(self.y)
+
+
+@dataclass(frozen=True)
+class RowBlocks(Rows, ABC):
+    """Rows that are too many to hold, in blocks somewhere else: on a cluster, or in files.
+
+    `X`, `y` and `index` are a sample of them, from which importance and groups are learned; for rows that only
+    calibrate, `X` is an example that shows the columns, and `y` is empty.
+    """
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """The number of rows in all blocks."""
+
+    @abstractmethod
+    def scored(self, model: Any) -> Any:
+        """Score the rows block by block, and give what the calibration needs of all of them."""
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Say in errors about some rows where these are.
+
+    Examples
+    --------
+    >>> with naming("block 3"):
+    ...     check_target([1, None], 2, (0, 1))
+    Traceback (most recent call last):
+    ...
+    ValueError: block 3: y must be finite; ...
+    """
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{where}: {error}") from error
 
 
 def align(X: Table, columns: pd.Index[Any] | None) -> Table:
@@ -114,27 +175,24 @@ def _as_numbers(values: NDArray[Any]) -> FloatArray:
         raise ValueError(f"y must hold numbers: {error}. Convert it first, for example by pd.to_numeric.") from error
 
 
-def split_rows(rows: Rows, calibration_size: Any, seed: int) -> tuple[Rows, Rows]:
-    """Draw the rows to train on and the rows to calibrate with, at random, each in the order they came.
+def held_out_size(calibration_size: Any, n: int) -> int:
+    """Give the number of `n` rows to set aside, or say why there is none.
 
     Examples
     --------
-    >>> train, held_out = split_rows(Rows(np.zeros((9, 1)), np.zeros(9), np.arange(9)), 1 / 3, seed=0)
-    >>> len(train), len(held_out)
-    (6, 3)
+    >>> held_out_size(1 / 3, 10), held_out_size(4, 10)
+    (4, 4)
     """
-    n = len(rows)
-    size = _held_out_size(calibration_size, n)
+    size = _asked_size(calibration_size, n)
     if not 1 <= size < n:
         raise ValueError(
             f"calibration_size={calibration_size!r} of n_samples={n} rows must leave at least one row to calibrate "
             "with and one to train on. Give more rows, or another calibration_size."
         )
-    first, second = train_test_split(np.arange(n), test_size=size, random_state=seed)
-    return rows.take(np.sort(first)), rows.take(np.sort(second))
+    return size
 
 
-def _held_out_size(calibration_size: Any, n: int) -> int:
+def _asked_size(calibration_size: Any, n: int) -> int:
     if isinstance(calibration_size, int | np.integer) and not isinstance(calibration_size, bool):
         return int(calibration_size)
     if isinstance(calibration_size, float | np.floating) and 0 < calibration_size < 1:

@@ -1,0 +1,145 @@
+"""The cluster: a client for it, work on blocks with named failures, and progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias, TypeVar
+
+import dask
+from distributed import Client, Future, as_completed, futures_of, get_client
+from distributed.scheduler import KilledWorker
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+T = TypeVar("T")
+
+#: Results of so many blocks are merged by one task.
+_FAN_IN = 16
+_progress: ContextVar[Progress | None] = ContextVar("icqr_progress", default=None)
+
+
+class LostWorkerError(RuntimeError):
+    """Workers of the cluster ended while they were at work, too often to go on."""
+
+
+# -- The client ------------------------------------------------------------------------------------------------------
+
+
+def connect(address: str | None = None, timeout: float = 10.0, **local: Any) -> Client:
+    """Connect to a Dask scheduler, or start a cluster on this machine.
+
+    Parameters
+    ----------
+    address : str, optional
+        The scheduler's address, for example ``"tcp://10.0.0.5:8786"``. By default a cluster of processes is started
+        here: one worker per core, each with its share of the memory.
+    timeout : float, default=10
+        Seconds to wait for the scheduler.
+    **local : optional
+        For the cluster on this machine: `n_workers`, `memory_limit` and what else Dask's `LocalCluster` takes.
+
+    Returns
+    -------
+    distributed.Client
+        Close it when done, or use it in a ``with`` block. `dashboard_link` is the dashboard's address.
+    """
+    if address is None:
+        # On a busy machine a killed worker's successor may need longer than Dask's 15 s, and would be turned away.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "120s"})
+        return Client(**{"processes": True, "threads_per_worker": 1, **local})
+    try:
+        return Client(address, timeout=timeout)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"no Dask scheduler answers at {address!r} within {timeout:g} s ({error}). Check the address, start one by "
+            "`dask scheduler`, or leave the address out for a cluster on this machine."
+        ) from error
+
+
+def current_client() -> Client:
+    """Give the client in use, or say how to get one."""
+    try:
+        return get_client()
+    except ValueError as error:
+        raise RuntimeError(
+            "Dask collections are fitted and calibrated on a cluster, and there is no client of one. "
+            "`client = icqr.distributed.connect()` starts a cluster on this machine, `connect('tcp://…:8786')` uses "
+            "another. For Parquet files and no cluster, see icqr.streaming."
+        ) from error
+
+
+# -- Work on blocks --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def progress(report: Progress) -> Iterator[None]:
+    """Have ``report(step, done, total)`` called as blocks are finished, for what runs in the ``with`` block.
+
+    Examples
+    --------
+    >>> with progress(lambda step, done, total: print(f"{step}: {done} of {total}")):
+    ...     pass  # model.fit(X, y)
+    """
+    token = _progress.set(report)
+    try:
+        yield
+    finally:
+        _progress.reset(token)
+
+
+@contextmanager
+def named_failures() -> Iterator[None]:
+    """Say what a killed worker most often means."""
+    try:
+        yield
+    except KilledWorker as error:
+        raise LostWorkerError(
+            f"workers ended again and again at the same block ({error}). Most often a block is too large for a "
+            "worker's memory: make blocks smaller, for example by X.repartition(partition_size='64MB') or "
+            "X.rechunk((100_000, -1)), or give each worker more memory."
+        ) from error
+
+
+def one(thing: Any) -> Any:
+    """Give an object as one node of the task graph: sent to each worker once, not once with each task."""
+    return dask.delayed(thing, traverse=False, pure=False)
+
+
+def persisted(parts: Sequence[Any], step: str) -> list[Any]:
+    """Compute delayed parts and leave them on the workers; what a lost worker held is computed again."""
+    kept = list(current_client().persist(list(parts)))
+    _finish(futures_of(kept), step)
+    return kept
+
+
+def gathered(parts: Sequence[Any], step: str) -> list[Any]:
+    """Compute delayed parts and bring them here."""
+    client = current_client()
+    futures = client.compute(list(parts))
+    _finish(futures, step)
+    with named_failures():
+        return list(client.gather(futures))
+
+
+def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) -> T:
+    """Merge delayed parts on the workers, a few at a time, and bring only the last result here."""
+    merging = dask.delayed(merge, pure=False)
+    level = list(parts)
+    while True:
+        level = [merging(level[start : start + _FAN_IN]) for start in range(0, len(level), _FAN_IN)]
+        if len(level) == 1:
+            return gathered(level, step)[0]  # type: ignore[no-any-return]
+
+
+def _finish(futures: Sequence[Future], step: str) -> None:
+    """Wait for futures, report progress, and raise the first error."""
+    report = _progress.get()
+    done = 0
+    with named_failures():
+        for future in as_completed(futures):
+            if future.status in ("error", "cancelled"):
+                future.result()
+            done += 1
+            if report is not None:
+                report(step, done, len(futures))

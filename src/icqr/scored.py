@@ -1,0 +1,245 @@
+"""Conformity scores of calibration rows by group: all of them, or those that some coverages need."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import numpy as np
+
+from icqr.calibration import Calibration, Conformity, conformal_rank, offset_level
+from icqr.features import FloatArray, IntArray
+from icqr.novelty import Novelty
+from icqr.order_statistics import select
+
+#: Coverages that can be asked for when not all scores are kept, besides the model's own.
+COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
+#: So many scores are kept all; of more, those that the coverages need.
+MOST_SCORES = 5_000_000
+#: Of more rows than are kept, so many are compared with new rows (see `Novelty`).
+MOST_COMPARED = 200_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Rows that a fitted model has scored.
+
+    Attributes
+    ----------
+    scores : tuple of arrays
+        For each group (n_g, sides) scores, each column sorted; last those of rows of no known group.
+    n_crossed : int
+        How many rows had their quantiles sorted.
+    novelty : Novelty or None
+        The rows' distances, to compare new rows with.
+    """
+
+    scores: tuple[FloatArray, ...]
+    n_crossed: int
+    novelty: Novelty | None
+
+    @classmethod
+    def merged(cls, parts: Sequence[Scored]) -> Scored:
+        """Give what all rows together give."""
+        return cls(
+            tuple(np.sort(np.concatenate(group), axis=0) for group in zip(*(one.scores for one in parts), strict=True)),
+            sum(one.n_crossed for one in parts),
+            _merged_novelty([one.novelty for one in parts]),
+        )
+
+    def calibration(self, conformity: Conformity, small_groups: str, guarantee: str) -> Calibration:
+        """Give the calibration by these scores."""
+        return Calibration(conformity, self.scores, small_groups, guarantee)
+
+
+def _merged_novelty(parts: Sequence[Novelty | None]) -> Novelty | None:
+    known = [part for part in parts if part is not None]
+    return Novelty.merged(known) if known else None
+
+
+# -- More scores than are kept ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is added up over the blocks before their order statistics are looked for."""
+
+    sizes: IntArray
+    n_crossed: int
+    novelty: Novelty | None
+
+    @classmethod
+    def of(cls, block: Scored) -> Summary:
+        """Sum up one block."""
+        return cls(np.array([len(group) for group in block.scores]), block.n_crossed, block.novelty)
+
+    @classmethod
+    def merged(cls, parts: Sequence[Summary]) -> Summary:
+        """Add up several blocks."""
+        novelty = _merged_novelty([one.novelty for one in parts])
+        return cls(np.sum([one.sizes for one in parts], axis=0), sum(one.n_crossed for one in parts), novelty)
+
+
+class ScoredBlocks(ABC):
+    """Blocks of scored rows, wherever they are."""
+
+    @abstractmethod
+    def reduce(self, function: Callable[[Scored], T], merge: Callable[[Sequence[T]], T]) -> T:
+        """Apply a function to every block and merge the results, a few at a time."""
+
+    def summed_up(
+        self, total: int, symmetric: bool, coverages: Sequence[float | Fraction], most_scores: int
+    ) -> Scored | Selected:
+        """Give what the calibration needs: all scores if they are few enough, else those of the coverages' ranks."""
+        n_sides = 1 if symmetric else 2
+        if total * n_sides <= most_scores:
+            return self.reduce(_itself, Scored.merged)
+        summary = self.reduce(Summary.of, Summary.merged)
+        ranks = [_needed_ranks(int(n), coverages, symmetric) for n in (*summary.sizes, summary.sizes.sum())]
+        groups = np.repeat(np.arange(len(ranks)), [len(some) for some in ranks])
+        found = select(self.reduce, groups, np.concatenate(ranks), n_sides, block_of=attrgetter("scores"))
+        scores = np.split(found, np.cumsum([len(some) for some in ranks])[:-1])
+        return Selected(tuple(scores), tuple(ranks), summary.sizes, summary.n_crossed, summary.novelty)
+
+
+def _itself(block: Scored) -> Scored:
+    return block
+
+
+def _needed_ranks(n: int, coverages: Sequence[float | Fraction], symmetric: bool) -> IntArray:
+    """Give the ranks of n scores that the coverages ask for, and the largest."""
+    asked = {conformal_rank(n, offset_level(coverage, symmetric)) for coverage in coverages}
+    return np.array(sorted({rank for rank in {*asked, n} if 1 <= rank <= n}), dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Some order statistics of more scores than are kept.
+
+    Attributes
+    ----------
+    scores : tuple of arrays
+        For each group, for the rows of no known group, and for all rows together: the selected scores, ascending.
+    ranks : tuple of arrays
+        Their ranks.
+    sizes : array
+        Rows in each group, and of no known group.
+    n_crossed, novelty
+        As in `Scored`; novelty compares with a sample of the rows.
+    """
+
+    scores: tuple[FloatArray, ...]
+    ranks: tuple[IntArray, ...]
+    sizes: IntArray
+    n_crossed: int
+    novelty: Novelty | None
+
+    def calibration(self, conformity: Conformity, small_groups: str, guarantee: str) -> SelectedCalibration:
+        """Give the calibration by these scores."""
+        return SelectedCalibration(
+            conformity,
+            self.scores[:-1],
+            small_groups,
+            guarantee,
+            kept=self.ranks[:-1],
+            counts=self.sizes,
+            pooled_scores=self.scores[-1],
+            pooled_ranks=self.ranks[-1],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedCalibration(Calibration):
+    """A calibration by more scores than are kept: exact for the coverages it was made for, and for no other.
+
+    Parameters
+    ----------
+    conformity, scores, small_groups, guarantee
+        As in `Calibration`; `scores` holds only some of each group's scores, the largest among them.
+    kept : tuple of arrays
+        Their ranks.
+    counts : array
+        Number of calibration rows in each group; the last entry is the rows of no known group.
+    pooled_scores, pooled_ranks : arrays
+        The same of all rows together.
+
+    Examples
+    --------
+    >>> calibration = SelectedCalibration(
+    ...     Conformity(), (np.array([[7.0], [9.0]]), np.empty((0, 1))),
+    ...     kept=(np.array([90, 99]), np.array([], int)), counts=np.array([99, 0]),
+    ...     pooled_scores=np.array([[7.0], [9.0]]), pooled_ranks=np.array([90, 99]),
+    ... )
+    >>> calibration.offsets(0.9, np.array([0]))
+    array([[7., 7.]])
+    """
+
+    kept: tuple[IntArray, ...]
+    counts: IntArray
+    pooled_scores: FloatArray
+    pooled_ranks: IntArray
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of calibration rows in each group; the last entry is the rows of no known group."""
+        return self.counts
+
+    def _score(self, group: int, rank: int) -> FloatArray:
+        return self._at(self.scores[group], self.kept[group], rank)
+
+    def _pooled_offset(self, coverage: float | Fraction) -> FloatArray:
+        rank = conformal_rank(int(self.counts.sum()), offset_level(coverage, self.conformity.symmetric))
+        return self._at(self.pooled_scores, self.pooled_ranks, rank)
+
+    def _at(self, scores: FloatArray, ranks: IntArray, rank: int) -> FloatArray:
+        place = int(np.searchsorted(ranks, rank))
+        if place == len(ranks) or ranks[place] != rank:
+            raise ValueError(
+                f"of {self.counts.sum()} calibration scores only those for coverage={self._known()} were kept, and the "
+                f"coverage asked for needs another, of rank {rank}; calibrate again, with coverages=[…] that name it"
+            )
+        return np.asarray(scores[place])
+
+    def _known(self) -> str:
+        n = int(self.counts.sum())
+        levels = self.pooled_ranks[self.pooled_ranks < n] / (n + 1)
+        return ", ".join(f"{level:.4g}" for level in (levels if self.conformity.symmetric else 2 * levels - 1))
+
+
+# -- One block -------------------------------------------------------------------------------------------------------
+
+
+def score_block(model: Any, X: Any, y: Any, number: int, compared_share: float) -> Scored:
+    """Score a block of rows by the model's own functions for a whole table.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        One of the four methods.
+    X, y : table and array
+        The rows.
+    number : int
+        The block's number, the seed of its part of the sample that new rows are compared with.
+    compared_share : float
+        The share of rows in that sample.
+    """
+    if len(X) == 0:
+        return _no_rows(model)
+    rows = model._check_rows(X, y)
+    if compared_share >= 1:
+        return model._scored(rows)  # type: ignore[no-any-return]
+    size = round(compared_share * len(rows))
+    return model._scored(rows, np.random.default_rng(number).choice(len(rows), size, replace=False))  # type: ignore[no-any-return]
+
+
+def _no_rows(model: Any) -> Scored:
+    n_groups = model.n_groups_
+    empty = np.empty((0, 1 if model.conformity_.symmetric else 2))
+    novelty = Novelty((np.empty(0),) * n_groups) if hasattr(model.partition_, "distance") else None
+    return Scored((empty,) * (n_groups + 1), 0, novelty)

@@ -1,0 +1,422 @@
+"""Dask collections on a real cluster of two processes: the same results as the local classes, to the bit."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+import icqr
+from icqr.distributed import CQR, ICQR, QR, Naive, connect, on_dask, progress, sample, write_parquet
+from icqr.distributed.blocks import Blocks, Cut, DaskRows, shared_out
+from icqr.distributed.predicting import EXPLAINED
+from icqr.scored import COVERAGES, SelectedCalibration
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+
+SMALL = HistGradientBoostingRegressor(max_iter=15)
+THREE = icqr.KMeansPartition(choose=3)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with connect(n_workers=2, dashboard_address=":0") as client:
+        yield client
+
+
+@pytest.fixture
+def frames(rows: tuple[pd.DataFrame, Any]) -> tuple[Any, Any]:
+    """The 600 rows as a Dask DataFrame and Series of 5 blocks."""
+    whole = dd.from_pandas(rows[0].assign(target=rows[1]), npartitions=5)
+    return whole[list(rows[0])], whole["target"]
+
+
+def in_form(form: str, X: Any, y: Any) -> tuple[Any, Any]:
+    if form == "frame":
+        return X, y
+    if form == "unknown divisions":
+        return X.clear_divisions(), y.clear_divisions()
+    if form == "unknown chunks":
+        return X.to_dask_array(), y.to_dask_array()
+    lengths = tuple(X.map_partitions(len).compute(scheduler="synchronous"))
+    X, y = X.to_dask_array(lengths=lengths), y.to_dask_array(lengths=lengths)
+    return (X.rechunk({1: 1}) if form == "cut columns" else X), y
+
+
+def copied(model: Any) -> Any:
+    return pickle.loads(pickle.dumps(model))
+
+
+def all_offsets(model: Any, coverage: float) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # groups that are too small
+        return model.calibration_.offsets(coverage, np.arange(model.n_groups_))
+
+
+# -- Calibration -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["frame", "unknown divisions", "array", "cut columns", "unknown chunks"])
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # arrays, for a model of named columns
+def test_calibration_equals_the_local_one_to_the_bit(
+    form: str, client: Any, models: Any, rows: Any, frames: Any
+) -> None:
+    local = copied(models["ICQR"]).calibrate(*rows)
+    ours = on_dask(models["ICQR"]).calibrate(*in_form(form, *frames))
+    for mine, other in zip(ours.calibration_.scores, local.calibration_.scores, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    for mine, other in zip(ours.novelty_.distances, local.novelty_.distances, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert ours.n_crossed_ == local.n_crossed_
+    pd.testing.assert_frame_equal(ours.groups_, local.groups_)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        icqr.Naive(SMALL),
+        icqr.CQR(SMALL, symmetric=False),
+        icqr.CQR(SMALL, side="upper"),
+        icqr.ICQR(SMALL, conformity="cqr-r", partition=THREE),
+        icqr.ICQR(SMALL, partition=icqr.GroupPartition(lambda X: (X.iloc[:, 0] > 0.6).astype(int))),
+    ],
+    ids=["naive", "a side each", "upper", "cqr-r", "own groups"],
+)
+def test_order_statistics_of_the_blocks_equal_the_local_ones_to_the_bit(
+    method: Any, client: Any, rows: Any, frames: Any
+) -> None:
+    X, y = rows
+    local = method.set_params(random_state=0).fit(X[:300], y[:300])
+    ours = on_dask(local).calibrate(*frames, max_scores=10, coverages=COVERAGES)
+    local.calibrate(X, y)
+    assert isinstance(ours.calibration_, SelectedCalibration)
+    for coverage in COVERAGES:
+        np.testing.assert_array_equal(all_offsets(ours, coverage), all_offsets(local, coverage))
+    assert ours.certificate().groups.equals(local.certificate().groups)
+    assert ours.explain(X).drop(columns="novelty").equals(local.explain(X).drop(columns="novelty"))
+
+
+def test_coverages_that_were_not_kept_are_refused_before_any_work(client: Any, models: Any, frames: Any) -> None:
+    model = on_dask(models["CQR"]).calibrate(*frames, coverages=[0.5], max_scores=10)
+    assert model.predict_interval(frames[0], 0.5).npartitions == 5
+    for method in (model.predict_interval, model.explain):
+        with pytest.raises(ValueError, match=r"only those for coverage=0\.5.*, 0\.8.* calibrate again"):
+            method(frames[0], 0.7)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_blocks_without_rows_and_without_a_group_change_nothing(client: Any, models: Any, rows: Any) -> None:
+    X, y = rows
+    groups = models["ICQR"].partition_.assign(X)
+    parts = [groups == 0, groups < 0, groups == 1, groups == 2]  # one group each; the second has no row
+    order = np.concatenate([np.flatnonzero(part) for part in parts])
+    frame = dd.from_delayed(
+        [delayed_frame(X[part].assign(target=y[part])) for part in parts], meta=X[:0].assign(target=y[:0])
+    )
+    ours = on_dask(models["ICQR"]).calibrate(frame[list(X)], frame["target"])
+    local = copied(models["ICQR"]).calibrate(X.iloc[order], y.iloc[order])
+    np.testing.assert_array_equal(all_offsets(ours, 0.8), all_offsets(local, 0.8))
+    predicted = ours.explain(frame[list(X)]).compute()
+    pd.testing.assert_frame_equal(predicted, local.explain(X.iloc[order]))
+    assert len(ours.predict_interval(frame[list(X)].to_dask_array()).compute()) == len(X)
+
+
+def delayed_frame(frame: pd.DataFrame) -> Any:
+    import dask
+
+    return dask.delayed(frame)
+
+
+def test_types_and_categories_may_differ_between_blocks(client: Any) -> None:
+    rng = np.random.default_rng(0)
+    n = 900
+    whole = pd.DataFrame({"size": rng.integers(0, 9, n).astype(float), "city": rng.choice(["a", "b", "c"], n)})
+    whole["y"] = whole["size"] + (whole["city"] == "b") * 3 + rng.normal(size=n)
+    whole.loc[:299, "city"] = "a"  # so that the first block's categories are others than the second's
+    parts = [
+        whole[:300].astype({"size": np.int64, "city": "category"}),
+        whole[300:600].astype({"size": np.float32, "city": "category"}),
+        whole[600:].astype({"city": object}),
+    ]
+    frame = dd.from_delayed([delayed_frame(part) for part in parts], meta=whole[:0], verify_meta=False)
+    model = ICQR(SMALL, partition=icqr.GroupPartition("city"), random_state=0).fit(frame[["size", "city"]], frame["y"])
+    assert model.groups_["rule"].tolist() == ["city = a", "city = b", "city = c"]
+    local = model.to_local().calibrate(whole[["size", "city"]], whole["y"])
+    model.calibrate(frame[["size", "city"]], frame["y"])
+    np.testing.assert_array_equal(all_offsets(model, 0.9), all_offsets(local, 0.9))
+
+
+# -- Prediction ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Naive", "QR", "CQR", "ICQR"])
+def test_predictions_are_lazy_and_equal_the_local_ones(
+    name: str, client: Any, models: Any, rows: Any, frames: Any
+) -> None:
+    local, (X, _), (lazy, _) = models[name], rows, frames
+    model = on_dask(local)
+    intervals, explained, points = model.predict_interval(lazy), model.explain(lazy), model.predict(lazy)
+    assert intervals.columns.tolist() == ["lower", "upper"]
+    assert intervals.divisions == lazy.divisions
+    pd.testing.assert_index_equal(intervals.compute().index, X.index)
+    np.testing.assert_array_equal(intervals.compute(), local.predict_interval(X))
+    pd.testing.assert_frame_equal(explained.compute(), local.explain(X))
+    np.testing.assert_array_equal(points.compute(), local.predict(X))
+    assert explained.dtypes.to_dict() == local.explain(X).dtypes.to_dict()
+    np.testing.assert_array_equal(model.predict_interval(X), local.predict_interval(X))  # a table: here and now
+
+
+@pytest.mark.parametrize("form", ["unknown chunks"])
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_arrays_give_arrays(form: str, client: Any, models: Any, rows: Any, frames: Any) -> None:
+    local, X = models["ICQR"], rows[0]
+    lazy, model = in_form(form, *frames)[0], on_dask(models["ICQR"])
+    one, several, points = model.predict_interval(lazy), model.predict_interval(lazy, [0.5, 0.9]), model.predict(lazy)
+    assert (one.ndim, several.ndim, points.ndim) == (2, 3, 1)
+    np.testing.assert_array_equal(one.compute(), local.predict_interval(X))
+    np.testing.assert_array_equal(several.compute(), local.predict_interval(X, [0.5, 0.9]))
+    np.testing.assert_array_equal(points.compute(), local.predict(X))
+    np.testing.assert_array_equal(model.explain(lazy).compute()["lower"], local.explain(X)["lower"])
+
+
+def test_several_coverages_have_a_column_for_each_bound(models: Any, rows: Any, frames: Any) -> None:
+    predicted = on_dask(models["CQR"]).predict_interval(frames[0], [0.5, 0.9]).compute(scheduler="synchronous")
+    wanted = models["CQR"].predict_interval(rows[0], [0.5, 0.9])
+    assert predicted.columns.tolist() == ["lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9"]
+    np.testing.assert_array_equal(predicted[["lower_0.9", "upper_0.9"]], wanted[:, :, 1])
+
+
+def test_explained_columns_are_those_of_the_local_class(models: Any, rows: Any) -> None:
+    assert list(EXPLAINED) == models["ICQR"].explain(rows[0]).columns.tolist()
+
+
+# -- Fitting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_scikit_learn_is_fitted_on_a_sample_and_calibrated_on_all(
+    client: Any, rows: Any, frames: Any
+) -> None:
+    model = ICQR(SMALL, coverage=0.8, partition=THREE, random_state=0).fit(*frames, sample_rows=300)
+    assert 150 < model.n_train_ < 250  # about two thirds of the sample
+    assert model.calibration_.sizes.sum() == 200  # a third of all rows
+    again = ICQR(SMALL, coverage=0.8, partition=THREE, random_state=0).fit(*frames, sample_rows=300)
+    np.testing.assert_array_equal(all_offsets(model, 0.8), all_offsets(again, 0.8))
+    local = model.to_local()
+    assert type(local) is icqr.ICQR
+    np.testing.assert_array_equal(local.predict_interval(rows[0]), model.predict_interval(rows[0]))
+    pd.testing.assert_frame_equal(local.groups_, model.groups_)
+
+
+def test_calibration_rows_may_be_given(client: Any, rows: Any, frames: Any) -> None:
+    X, y = frames
+    train, fresh = (X.partitions[:3], y.partitions[:3]), (X.partitions[3:], y.partitions[3:])
+    model = CQR(SMALL, random_state=0).fit(*train, *fresh)
+    n = len(fresh[1])
+    assert model.n_train_ == 600 - n
+    assert model.calibration_.sizes.sum() == n
+    local = model.to_local().calibrate(rows[0][-n:], rows[1][-n:])
+    np.testing.assert_array_equal(model.calibration_.scores[0], local.calibration_.scores[0])
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_boosters_train_on_the_cluster_and_become_local_models(
+    library: str, client: Any, rows: Any, frames: Any
+) -> None:
+    X, y = rows
+    if library == "lightgbm":
+        estimator = pytest.importorskip("lightgbm").DaskLGBMRegressor(n_estimators=10)
+        kind = "LGBMRegressor"
+    else:
+        estimator = pytest.importorskip("xgboost.dask").DaskXGBRegressor(n_estimators=10)
+        kind = "XGBRegressor"
+    lazy = frames[0].assign(city=(frames[0].iloc[:, 0] > 0.5).map({True: "Bern", False: "Genf"}, meta=("city", object)))
+    X = X.assign(city=(X.iloc[:, 0] > 0.5).map({True: "Bern", False: "Genf"}))
+    model = ICQR(estimator, coverage=0.8, partition=THREE, random_state=0).fit(lazy, frames[1], sample_rows=300)
+    assert model.n_train_ == 400  # all training rows, not those of the sample
+    local = model.to_local()
+    assert type(local.estimator).__name__ == kind
+    assert {type(fitted).__name__ for fitted in local.model_.models_} == {kind}
+    model.calibrate(lazy, frames[1], max_scores=10)
+    local.calibrate(X, y)
+    np.testing.assert_array_equal(all_offsets(model, 0.8), all_offsets(local, 0.8))
+    np.testing.assert_array_equal(model.predict_interval(lazy).compute(), local.predict_interval(X))
+    covered = (local.predict_interval(X)[:, 0] <= y) & (y <= local.predict_interval(X)[:, 1])
+    assert 0.75 < covered.mean() < 0.95
+
+
+def test_the_other_methods_fit_too(client: Any, frames: Any) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    naive = Naive(lightgbm.DaskLGBMRegressor(n_estimators=5), random_state=0).fit(*frames)
+    assert type(naive.model_.model_) is lightgbm.LGBMRegressor
+    plain = QR(SMALL, random_state=0).fit(*frames)
+    assert plain.n_train_ == 600
+    with pytest.raises(ValueError, match="QR has no calibration"):
+        plain.calibrate(*frames)
+    with pytest.raises(ValueError, match="QR has no calibration"):
+        QR(SMALL).fit(*frames, *frames)
+
+
+def test_a_users_groups_are_found_in_all_rows(client: Any, rows: Any) -> None:
+    X, y = rows
+    rare = X.assign(shop=["big"] * 599 + ["rare"], target=y)
+    lazy = dd.from_pandas(rare, npartitions=4)
+    model = ICQR(SMALL, partition=icqr.GroupPartition("shop"), small_groups="infinite", random_state=0)
+    model.fit(lazy.drop(columns="target"), lazy["target"], sample_rows=50)
+    assert model.groups_["rule"].tolist() == ["shop = big", "shop = rare"]
+
+
+def test_a_local_booster_is_told_that_it_sees_a_sample(client: Any, frames: Any) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    with pytest.warns(
+        UserWarning, match=r"sample of \d+ of 400 training rows; lightgbm\.DaskLGBMRegressor trains on all"
+    ):
+        CQR(lightgbm.LGBMRegressor(n_estimators=3), random_state=0).fit(*frames, sample_rows=100)
+
+
+def test_tables_go_to_the_local_class(rows: Any) -> None:
+    ours = ICQR(SMALL, random_state=0).fit(*rows)
+    local = icqr.ICQR(SMALL, random_state=0).fit(*rows)
+    np.testing.assert_array_equal(ours.predict_interval(rows[0]), local.predict_interval(rows[0]))
+    assert ours.get_params().keys() == local.get_params().keys()
+
+
+def test_a_saved_model_predicts_on_a_cluster(tmp_path: Path, client: Any, rows: Any, frames: Any) -> None:
+    artifact = pytest.importorskip("icqr.artifact")
+    pytest.importorskip("skops")
+    model = ICQR(SMALL, partition=THREE, random_state=0).fit(*frames, max_scores=10)
+    artifact.save(model.to_local(), tmp_path / "model.icqr")
+    loaded = on_dask(artifact.load(tmp_path / "model.icqr"))
+    np.testing.assert_array_equal(loaded.predict_interval(frames[0]).compute(), model.predict_interval(rows[0]))
+
+
+# -- Samples and splits ----------------------------------------------------------------------------------------------
+
+
+def test_every_block_gives_the_same_share_of_rows() -> None:
+    lengths = np.array([100, 0, 1, 250, 49])
+    for size in (0, 1, 7, 133, 400):
+        shares = shared_out(size, lengths)
+        assert shares.sum() == size
+        assert np.all((shares >= 0) & (shares <= lengths))
+        assert np.all(np.abs(shares - size * lengths / 400) < 1)
+
+
+def test_a_block_is_cut_the_same_each_time_and_completely() -> None:
+    held_out, rest = (Cut(5, np.array([3, 4]), one).rows(1, 10) for one in (True, False))
+    assert sorted([*held_out, *rest]) == list(range(10))
+    assert len(held_out) == 4
+    np.testing.assert_array_equal(held_out, Cut(5, np.array([3, 4]), True).rows(1, 10))
+    assert not np.array_equal(held_out, Cut(6, np.array([3, 4]), True).rows(1, 10))
+
+
+def test_the_sample_is_split_as_the_rows_are(client: Any, rows: Any, frames: Any) -> None:
+    numbered = frames[0].assign(place=frames[0].index)
+    given = DaskRows.to_fit(numbered, frames[1], sample_rows=200)
+    np.testing.assert_array_equal(given.X["place"], given.index)
+    np.testing.assert_array_equal(given.y, rows[1].iloc[given.index])
+    train, held_out = given.split(1 / 3, seed=3)
+    assert (train.total, held_out.total, len(train) + len(held_out)) == (400, 200, 200)
+    parts = [client.compute(part.blocks.map(places_of)) for part in (train, held_out)]
+    places = [np.concatenate(client.gather(part)) for part in parts]
+    assert sorted(np.concatenate(places)) == list(range(600))
+    assert set(train.X["place"]) <= set(places[0])
+    assert set(held_out.X["place"]) <= set(places[1])
+
+
+def places_of(X: pd.DataFrame, y: Any, number: int) -> np.ndarray:
+    return X["place"].to_numpy()
+
+
+def test_a_sample_of_all_rows_is_all_rows(client: Any, rows: Any, frames: Any) -> None:
+    X, y = sample(*frames, rows=10_000)
+    pd.testing.assert_frame_equal(X, rows[0].reset_index(drop=True))
+    np.testing.assert_array_equal(y, rows[1])
+
+
+# -- Named errors ----------------------------------------------------------------------------------------------------
+
+
+def test_a_scheduler_that_does_not_answer_is_named() -> None:
+    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9' within 0\.5 s"):
+        connect("tcp://127.0.0.1:9", timeout=0.5)
+
+
+def test_local_classes_refuse_collections_and_name_ours(frames: Any, models: Any) -> None:
+    for work in (lambda: icqr.ICQR().fit(*frames), lambda: models["CQR"].predict_interval(frames[0])):
+        with pytest.raises(TypeError, match=r"icqr\.distributed\.ICQR .* takes it"):
+            work()
+
+
+def test_errors_about_rows_name_the_block(client: Any, models: Any, rows: Any, frames: Any) -> None:
+    X, y = frames
+    model = on_dask(models["CQR"])
+    with pytest.raises(ValueError, match=r"block 4: y must be finite; 1 of 120 values"):
+        model.calibrate(X, y.where(y != rows[1].iloc[-1]))
+    text = X.map_partitions(with_text, meta=X._meta)
+    with pytest.raises(ValueError, match=r"block 3: Column 'x1' held numbers in training and now holds something else"):
+        model.predict_interval(text).compute()
+    assert model.calibration_ is models["CQR"].calibration_  # a calibration that failed changes nothing
+
+
+def with_text(block: pd.DataFrame, partition_info: Any = None) -> pd.DataFrame:
+    return block.assign(x1="much") if partition_info and partition_info["number"] == 3 else block
+
+
+def test_rows_that_do_not_fit_together_are_refused(client: Any, models: Any, rows: Any, frames: Any) -> None:
+    X, y = frames
+    model = on_dask(models["CQR"])
+    with pytest.raises(ValueError, match=r"cut into the same blocks, got 5 and 3"):
+        model.calibrate(X, y.repartition(npartitions=3))
+    with pytest.raises(ValueError, match=r"block 0: .* 119 were counted, and now X has 120 and y has 119"):
+        model.calibrate(X, y.loc[1:])
+    with pytest.raises(TypeError, match=r"y must be a Dask Series or a one-dimensional Dask Array, got Series"):
+        model.calibrate(X, rows[1])
+    with pytest.raises(ValueError, match=r"X must have the columns it had in fit|feature names"):
+        model.predict_interval(X[X.columns[::-1]])
+    with pytest.raises(ValueError, match=r"0 rows in all its blocks"):
+        CQR().fit(X.partitions[:1].loc[:-1], y.partitions[:1].loc[:-1])
+    with pytest.raises(ValueError, match=r"sample_rows must be a whole number"):
+        CQR().fit(X, y, sample_rows=0.5)
+    with pytest.raises(ValueError, match=r"sample_weight is a Dask collection"):
+        CQR().fit(X, y, sample_weight=y)
+    with pytest.raises(ValueError, match=r"X_calibration and y_calibration go together"):
+        CQR().fit(X, y, X)
+    with pytest.raises(TypeError, match=r"model must be Naive, QR, CQR or ICQR, got HistGradient"):
+        on_dask(SMALL)
+
+
+# -- Files and progress ----------------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_predictions_is_complete_or_not_there(
+    tmp_path: Path, client: Any, models: Any, rows: Any, frames: Any
+) -> None:
+    model, folder = on_dask(models["ICQR"]), tmp_path / "out"
+    text = frames[0].map_partitions(with_text, meta=frames[0]._meta)
+    with pytest.raises(ValueError, match="block 3"):
+        write_parquet(model.explain(text), folder)
+    assert list(tmp_path.iterdir()) == []
+    write_parquet(model.explain(frames[0]), folder)
+    assert [file.name for file in sorted(folder.iterdir())] == [f"part.0000{i}.parquet" for i in range(5)]
+    pd.testing.assert_frame_equal(pd.read_parquet(folder), models["ICQR"].explain(rows[0]))
+    with pytest.raises(FileExistsError, match="give another folder"):
+        write_parquet(model.explain(frames[0]), folder)
+
+
+def test_progress_is_told_block_by_block(client: Any, models: Any, frames: Any) -> None:
+    told: list[tuple[str, int, int]] = []
+    with progress(lambda *step: told.append(step)):
+        on_dask(models["CQR"]).calibrate(*frames)
+    assert [step for step in told if step[0] == "scoring"] == [("scoring", i, 5) for i in range(1, 6)]
+
+
+def test_blocks_are_read_when_their_lengths_are_unknown(client: Any, frames: Any) -> None:
+    assert Blocks.of(*frames).lengths.tolist() == [120] * 5
