@@ -52,6 +52,7 @@ from icqr import (
 )
 from icqr.artifact import ArtifactError
 from icqr.artifact.scikit import ESTIMATORS
+from icqr.datasets import fetch_bike_sharing
 from icqr.neural import QuantileNetwork
 from icqr.scored import SelectedCalibration
 
@@ -87,14 +88,14 @@ NUMBERED = pd.DataFrame({0: FULL["a"], 1: FULL["city"], 2: FULL["b [m]"]})
 GROUPED = np.column_stack([np.arange(len(ARRAY)) % 3, ARRAY])
 
 HIST = HistGradientBoostingRegressor(max_iter=3)
-LIGHT = LGBMRegressor(n_estimators=5)
+LIGHT = LGBMRegressor(n_jobs=1, n_estimators=5)
 BOOST = GradientBoostingRegressor(n_estimators=5)
 NETWORK = QuantileNetwork(hidden=(6,), epochs=2, n_networks=2, verbose=False)
 LIBRARIES = {
     "hist": HIST,
     "lightgbm": LIGHT,
-    "xgboost": XGBRegressor(n_estimators=5),
-    "catboost": CatBoostRegressor(iterations=5),
+    "xgboost": XGBRegressor(n_jobs=1, n_estimators=5),
+    "catboost": CatBoostRegressor(thread_count=1, iterations=5),
     "boosting": BOOST,
     "linear": QuantileRegressor(alpha=0),
     "forest": RandomForestQuantileRegressor(n_estimators=5),
@@ -109,7 +110,9 @@ PREPARED = make_column_transformer(
 
 
 def fitted_levels() -> Any:
-    models = [LGBMRegressor(n_estimators=3, objective="quantile", alpha=q, verbose=-1) for q in (0.05, 0.5, 0.95)]
+    models = [
+        LGBMRegressor(n_jobs=1, n_estimators=3, objective="quantile", alpha=q, verbose=-1) for q in (0.05, 0.5, 0.95)
+    ]
     lower, median, upper = (model.fit(ARRAY, Y) for model in models)
     return prefit(lower=lower, median=median, upper=upper, levels=(0.05, 0.5, 0.95))
 
@@ -123,9 +126,9 @@ for name, estimator in LIBRARIES.items():
     transformed = TransformedTargetRegressor(estimator, func=np.log1p, inverse_func=np.expm1)
     CASES[f"{name}, log y"] = (CQR(transformed, random_state=0), NUMBERS)
 CASES |= {
-    "default": (ICQR(random_state=0), FULL),
+    "default": (ICQR(importance=ONCE, random_state=0), FULL),
     "boosting, categories": (CQR(BOOST, random_state=0), FULL),
-    "xgboost, forest": (CQR(XGBRFRegressor(n_estimators=3), random_state=0), NUMBERS),
+    "xgboost, forest": (CQR(XGBRFRegressor(n_jobs=1, n_estimators=3), random_state=0), NUMBERS),
     "extra trees": (CQR(ExtraTreesQuantileRegressor(n_estimators=3), random_state=0), NUMBERS),
     "pipeline in log y": (
         CQR(TransformedTargetRegressor(make_pipeline(StandardScaler(), BOOST), transformer=StandardScaler())),
@@ -150,10 +153,13 @@ CASES |= {
     ),
     "naive": (Naive(random_state=0), MISSING),
     "naive, forest": (Naive(RandomForestRegressor(n_estimators=3), random_state=0), NUMBERS),
-    "naive, catboost": (Naive(CatBoostRegressor(iterations=5), random_state=0), MISSING),
+    "naive, catboost": (Naive(CatBoostRegressor(thread_count=1, iterations=5), random_state=0), MISSING),
     "naive, poisson loss": (Naive(HistGradientBoostingRegressor(loss="poisson", max_iter=5)), NUMBERS),
     "naive, frozen": (Naive(FrozenEstimator(LinearRegression().fit(ARRAY, Y))), ARRAY),
-    "naive, frozen lightgbm": (Naive(FrozenEstimator(LGBMRegressor(n_estimators=3, verbose=-1).fit(ARRAY, Y))), ARRAY),
+    "naive, frozen lightgbm": (
+        Naive(FrozenEstimator(LGBMRegressor(n_jobs=1, n_estimators=3, verbose=-1).fit(ARRAY, Y))),
+        ARRAY,
+    ),
     "qr": (QR(HIST, coverage=0.8), MISSING),
     "pipeline and groups": (ICQR(make_pipeline(PREPARED, LIGHT), importance=ONCE, random_state=0), FULL),
     "two offsets": (
@@ -268,6 +274,15 @@ def test_a_loaded_model_can_be_saved_fitted_audited_and_reported(file: Path, sma
     pd.testing.assert_frame_equal(again.group_shift(MISSING).table, small.group_shift(MISSING).table)
     with pytest.raises(ValueError, match="feature names should match"):
         again.predict(MISSING.rename(columns={"a": "z"}))
+
+
+@pytest.mark.skipif(not os.environ.get("ICQR_DATA_HOME"), reason="set ICQR_DATA_HOME to the folder with the data files")
+def test_the_file_for_bike_is_small(tmp_path: Path) -> None:
+    X, y = fetch_bike_sharing(return_X_y=True)
+    model = fitted(ICQR(importance=ONCE, random_state=0), X, y)
+    again = load_copy(model, tmp_path)
+    assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
+    assert (tmp_path / "copy.icqr").stat().st_size < 2_000_000
 
 
 def test_a_calibration_that_keeps_some_scores_is_stored(small: Any, tmp_path: Path) -> None:
@@ -388,7 +403,7 @@ UNSTORABLE: dict[str, tuple[Any, Any, str]] = {
         "builtins.function, which can't be stored",
     ),
     "own objective": (
-        Naive(LGBMRegressor(n_estimators=2, objective=lambda y, f: (f - y, y))),
+        Naive(LGBMRegressor(n_jobs=1, n_estimators=2, objective=lambda y, f: (f - y, y))),
         ARRAY,
         "objective is of type builtins.function",
     ),

@@ -110,7 +110,7 @@ def test_training_starts_anew_when_a_worker_is_lost(library: str, client: Any) -
 
 def kill_trainer(client: Any) -> None:
     """Wait until workers train, and kill one of them."""
-    while not any(name.startswith(("_train_part", "fn-")) for tasks in client.processing().values() for name in tasks):
+    while not any(str(key).startswith(("_train_part", "fn-")) for keys in client.processing().values() for key in keys):
         time.sleep(0.05)
     time.sleep(1.0)
     os.kill(some_worker(client), signal.SIGKILL)

@@ -232,7 +232,7 @@ def test_figures_are_the_same_each_time_and_leave_no_trace(boston, tmp_path):
     before = dict(matplotlib.rcParams)
     rows, settings = paper_rows.read_rows(boston / "rows.parquet")
     with drawing.style():
-        paper_figures.draw_widths(drawing.Album(tmp_path), "boston", rows, settings["boston"])
+        paper_figures.draw_widths(drawing.Album(tmp_path), "boston", paper_rows.main_variants(rows), settings["boston"])
     assert dict(matplotlib.rcParams) == before
     file = "widths_boston.svg"
     assert (tmp_path / file).read_bytes() == (boston / "figures" / file).read_bytes()

@@ -18,9 +18,7 @@ from icqr.artifact.values import LARGEST_INTEGER, decode, decode_labels, sizes_o
 T = TypeVar("T")
 
 #: Types of arrays, all little-endian and in C order.
-DTYPES = {
-    name: np.dtype(name).newbyteorder("<") for name in ("float64", "float32", "int64", "int32", "uint32", "uint8")
-}
+DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ("float64", "float32", "int64", "uint32", "uint8")}
 
 
 @contextmanager
@@ -45,9 +43,8 @@ class Parts:
 
     def array(self, name: str, values: Any, dtype: str) -> str:
         """Add an array, and give its name."""
-        array = np.ascontiguousarray(values, dtype=DTYPES[dtype])
-        # np.ascontiguousarray makes a 0-d array 1-d; there are none here.
-        return self.add(name, array.tobytes(), dtype=dtype, shape=list(np.shape(values)))
+        array = np.asarray(values, dtype=DTYPES[dtype])
+        return self.add(name, array.tobytes(), dtype=dtype, shape=list(array.shape))
 
     def add(self, name: str, data: bytes, **about: Any) -> str:
         """Add a part, and give its name."""

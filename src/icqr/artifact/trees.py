@@ -57,7 +57,7 @@ def _join(arrays: Sequence[NDArray[Any]], empty: NDArray[Any]) -> NDArray[Any]:
 
 
 def _store_structure(
-    nodes: NDArray[Any], left: NDArray[Any], right: NDArray[Any], feature: NDArray[Any], parts: Parts, place: str
+    left: NDArray[Any], right: NDArray[Any], feature: NDArray[Any], parts: Parts, place: str
 ) -> dict[str, Any]:
     leaf = left == 0
     return {
@@ -137,7 +137,7 @@ def store_boosting(model: HistGradientBoostingRegressor, parts: Parts, place: st
     return {
         "baseline": float(model._baseline_prediction.item()),
         "sizes": parts.array(f"{place}/sizes", sizes, "int64"),
-        **_store_structure(nodes, nodes["left"] * inner, nodes["right"], nodes["feature_idx"], parts, place),
+        **_store_structure(nodes["left"] * inner, nodes["right"], nodes["feature_idx"], parts, place),
         **{
             ours: parts.array(f"{place}/{ours}", nodes[theirs], dtype)
             for ours, (theirs, dtype) in _HISTOGRAM_FIELDS.items()
@@ -194,7 +194,7 @@ def store_trees(trees: Sequence[Tree], parts: Parts, place: str) -> dict[str, An
     return {
         "sizes": parts.array(f"{place}/sizes", [tree.node_count for tree in trees], "int64"),
         "n_features": parts.array(f"{place}/n_features", [tree.n_features for tree in trees], "int64"),
-        **_store_structure(nodes, nodes["left_child"] * inner, nodes["right_child"], nodes["feature"], parts, place),
+        **_store_structure(nodes["left_child"] * inner, nodes["right_child"], nodes["feature"], parts, place),
         **{
             ours: parts.array(f"{place}/{ours}", nodes[theirs], dtype) for ours, (theirs, dtype) in _TREE_FIELDS.items()
         },

@@ -34,8 +34,10 @@ def encode(value: Any, place: str) -> Any:
     >>> encode((1, float("nan")), "levels")
     {'tuple': [1, {'float': 'nan'}]}
     """
-    if value is None or type(value) in (bool, str):
+    if value is None or type(value) is bool:
         return value
+    if isinstance(value, str):
+        return str(value)
     if type(value) is int and abs(value) <= LARGEST_INTEGER:
         return value
     if type(value) is float:
