@@ -43,6 +43,8 @@ from icqr import (
     Naive,
     PermutationImportance,
     QuantileModel,
+    ResidualQuantiles,
+    ScorePartition,
     WholePartition,
     audit,
     load,
@@ -180,6 +182,8 @@ CASES |= {
     "prefit": (CQR(fitted_levels()), ARRAY),
     "quantile model": (CQR(QuantileModel(BOOST, n_jobs=1)), ARRAY),
     "level parameter": (CQR(QuantileModel(BOOST.set_params(loss="quantile"), level_parameter="alpha")), ARRAY),
+    "residual quantiles": (ICQR(ResidualQuantiles(LIGHT), partition=ScorePartition(2), random_state=0), MISSING),
+    "auto": (ICQR(HIST, partition="auto", importance=ONCE, calibration_size=200, random_state=0), MISSING),
     "polars": (ICQR(LIGHT, importance=ONCE, random_state=0), POLARS),
     "numbered columns": (ICQR(HIST, importance=ONCE, random_state=0), NUMBERED),
 }
@@ -583,7 +587,10 @@ def fields_of(record: Any) -> Iterator[str]:
             yield from fields_of(one)
 
 
-@pytest.mark.parametrize("name", ["hist", "lightgbm", "xgboost", "catboost", "network", "forest, pipeline", "prefit"])
+@pytest.mark.parametrize(
+    "name",
+    ["hist", "lightgbm", "xgboost", "catboost", "network", "forest, pipeline", "prefit", "residual quantiles", "auto"],
+)
 def test_each_field_is_written_down(name: str, tmp_path: Path) -> None:
     model, X = CASES[name]
     save(fitted(clone(model), X), tmp_path / "model.icqr")

@@ -255,7 +255,7 @@ UNSOUND: dict[str, tuple[Callable[[dict[str, Any], Files], None], str]] = {
     "columns twice": (set_field("model", "columns", "values", value=["a"] * 4), "must be different labels"),
     "huge shape": (set_field("parts", "calibration/scores", "shape", value=[2**39, 1]), "must have the shape"),
     "huge shape of groups": (
-        set_field("parts", "partition/centroids", "shape", value=[2**39, 6]),
+        set_field("parts", "partition/centroids", "shape", value=[2**39, 3]),
         "bytes, which is not",
     ),
     "negative shape": (set_field("parts", "partition/centroids", "shape", value=[-1, 7]), "a shape of whole numbers"),

@@ -119,7 +119,7 @@ def test_a_coverage_that_is_none_is_refused_when_predicting(coverage: Any) -> No
         ({"calibration_size": 1.5}, r"calibration_size must be a share .* got 1\.5"),
         ({"calibration_size": 60}, "calibration_size=60 of n_samples=60 rows must leave"),
         ({"random_state": "seed"}, "'seed' cannot be used to seed"),
-        ({"partition": "auto"}, r"partition must be KMeansPartition\(\), GroupPartition.* got 'auto'"),
+        ({"partition": "best"}, r"partition must be KMeansPartition\(\), ScorePartition.* got 'best'"),
         ({"partition": KMeansPartition}, "partition must be .* got <class"),
         ({"partition": KMeansPartition(choose="best")}, "choose must be one of .* got 'best'"),
         ({"partition": KMeansPartition(data="all")}, r"partition\.data must be 'train' or 'calibration', got 'all'"),

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.cluster import AgglomerativeClustering, Birch, BisectingKMeans, KMeans, MiniBatchKMeans
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
 from icqr import ICQR, GroupPartition, KMeansPartition, WholePartition, prefit
-from icqr.clustering import explained_variance
+from icqr.clustering import closest, explained_variance
 from icqr.weighted_space import MOST_CATEGORIES, WeightedSpace
 
 CLUSTERERS = [KMeans(n_init=10), MiniBatchKMeans(n_init=3), BisectingKMeans(), Birch(threshold=0.01)]
@@ -595,3 +596,47 @@ def test_a_function_of_the_whole_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="the same label whatever rows it comes with"):
         fit(GroupPartition(lambda X: pd.qcut(X["a"], 4, labels=False)), X)
     assert fit(GroupPartition(lambda X: pd.cut(X["a"], [-1, 1, 99], labels=False)), X).n_groups_ == 2
+
+
+# -- The nearest centroid --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_nearest_centroid_is_that_of_distances_computed_row_by_row(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    centroids = scale * rng.normal(size=(30, 5))
+    middles = (centroids[:15] + centroids[15:]) / 2  # as near to one as to the other, but for rounding
+    Z = np.concatenate([scale * rng.normal(size=(3000, 5)), middles, centroids, 1e9 * rng.normal(size=(50, 5))])
+    np.testing.assert_array_equal(closest(Z, centroids), cdist(Z, centroids, "sqeuclidean").argmin(axis=1))
+
+
+def test_equal_centroids_give_the_first() -> None:
+    Z = np.random.default_rng(0).normal(size=(20, 2))
+    assert set(closest(Z, np.zeros((3, 2))).tolist()) == {0}
+
+
+# -- Samples of rows and columns -------------------------------------------------------------------------------------
+
+
+def test_many_rows_give_the_groups_of_a_sample() -> None:
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0], [10.0, 10.0]])
+    X = np.repeat(centres, 10_000, axis=0) + rng.normal(scale=0.3, size=(40_000, 2))
+    partition = KMeansPartition().fit(X, np.zeros(40_000), np.empty((40_000, 0)), random_state=0)
+    assert partition.k_ == 4
+    assert partition.counts_.sum() == 10_000
+    assert len(np.unique(partition.assign(X[::10_000]))) == 4
+    assert partition.path_["explained_variance"].is_monotonic_increasing
+    few = KMeansPartition(explained_variance=0.9999, max_groups=4)
+    with pytest.warns(UserWarning, match="was not reached"):
+        few.fit(X, np.zeros(40_000), np.empty((40_000, 0)), random_state=0)
+
+
+def test_columns_with_next_to_no_variance_are_left_out_unless_a_clusterer_is_given() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(500, 3))
+    weights = np.array([0.6, 0.39, 0.01])
+    arguments = (X, np.zeros(500), np.empty((500, 0)))
+    assert KMeansPartition(choose=3).fit(*arguments, weights=weights, random_state=0).space_.columns.tolist() == [0, 1]
+    whole = KMeansPartition(choose=3, clusterer=KMeans(n_init=1)).fit(*arguments, weights=weights, random_state=0)
+    assert whole.space_.columns.tolist() == [0, 1, 2]

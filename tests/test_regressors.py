@@ -30,6 +30,7 @@ from icqr import (
     PermutationImportance,
     QuantileModel,
     WholePartition,
+    features,
     prefit,
 )
 from icqr.metrics import coverage_score, interval_score, pinball_loss
@@ -715,3 +716,15 @@ def test_a_users_partition_that_sees_all_rows_has_no_exact_promise() -> None:
 
     model = ICQR(quick(), coverage=0.8, partition=Nosy(), random_state=0).fit(X, Y)
     assert model.groups_["guarantee"].iloc[0].startswith("approximate")
+
+
+# -- Rows in blocks --------------------------------------------------------------------------------------------------
+
+
+def test_predictions_in_blocks_are_the_same_to_the_bit(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    several = None if isinstance(model, QR) else [0.8, 0.9]
+    whole = model.predict(X), model.predict_interval(X), model.predict_interval(X, coverage=several)
+    monkeypatch.setattr(features, "ROWS_AT_ONCE", 64)
+    blocks = model.predict(X), model.predict_interval(X), model.predict_interval(X, coverage=several)
+    for one, other in zip(whole, blocks, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -14,7 +14,7 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from icqr import CQR, ICQR, Naive, prefit
-from icqr.partition import GroupPartition, KMeansPartition, WholePartition
+from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
 
 DRAWS = 2000
 DRAW = 3
@@ -176,6 +176,21 @@ def test_icqr_with_the_groups_it_chooses_itself_holds_in_every_group():
     n_groups = model.partition_.n_groups_
     assert n_groups >= 3
     assert_exact(simulate(model, n_calibration=150), n_groups)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=by_values)
+def test_groups_by_difficulty_hold(settings):
+    partition = ScorePartition(n_groups=3)
+    model = ICQR(BadQuantiles(), 0.8, partition=partition, small_groups="infinite", random_state=0, **settings)
+    assert_exact(simulate(fitted(model), n_calibration=80), n_groups=3)
+
+
+@pytest.mark.parametrize("settings", [{}, {"conformity": "cqr-r"}, {"symmetric": False}, {"side": "upper"}], ids=str)
+def test_groups_that_auto_chooses_hold(settings):
+    model = fitted(ICQR(BadQuantiles(), 0.8, partition="auto", small_groups="infinite", random_state=0, **settings))
+    n_groups = model.partition_.n_groups_
+    assert n_groups >= 2
+    assert_exact(simulate(model, n_calibration=30 * n_groups), n_groups)
 
 
 def test_a_users_own_groups_hold():

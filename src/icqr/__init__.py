@@ -6,9 +6,10 @@ import typing
 if typing.TYPE_CHECKING:
     from icqr.artifact import load, save
     from icqr.auditing import audit, compare, plan
+    from icqr.families import prefit
     from icqr.importance import PermutationImportance
-    from icqr.partition import GroupPartition, KMeansPartition, WholePartition
-    from icqr.quantiles import QuantileModel, prefit
+    from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
+    from icqr.quantiles import QuantileModel, ResidualQuantiles
     from icqr.regressors import CQR, ICQR, QR, Naive
     from icqr.reporting import report
 
@@ -23,6 +24,8 @@ __all__ = [
     "Naive",
     "PermutationImportance",
     "QuantileModel",
+    "ResidualQuantiles",
+    "ScorePartition",
     "WholePartition",
     "audit",
     "compare",
@@ -38,9 +41,10 @@ __all__ = [
 _HOMES = {
     "artifact": ("load", "save"),
     "auditing": ("audit", "compare", "plan"),
+    "families": ("prefit",),
     "importance": ("PermutationImportance",),
-    "partition": ("GroupPartition", "KMeansPartition", "WholePartition"),
-    "quantiles": ("QuantileModel", "prefit"),
+    "partition": ("GroupPartition", "KMeansPartition", "ScorePartition", "WholePartition"),
+    "quantiles": ("QuantileModel", "ResidualQuantiles"),
     "regressors": ("CQR", "ICQR", "QR", "Naive"),
     "reporting": ("report",),
 }

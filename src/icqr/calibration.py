@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,7 +50,12 @@ def check_coverage(coverage: Any) -> Fraction:
         percent = 1 < coverage < 100
         hint = f"; did you mean {float(coverage) / 100:g}?" if percent else "; for nine times out of ten pass 0.9"
         raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!s}{hint}")
-    return coverage if isinstance(coverage, Fraction) else Fraction(str(coverage))
+    return coverage if isinstance(coverage, Fraction) else _exact(coverage)
+
+
+@lru_cache(maxsize=1000, typed=True)
+def _exact(coverage: float) -> Fraction:
+    return Fraction(str(coverage))
 
 
 def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None = None) -> int:
@@ -82,7 +88,7 @@ def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None 
     if not isinstance(n, int | np.integer) or n < 0:
         raise ValueError(f"n must be a whole number, 0 or more, got {n!r}")
     if confidence is None:
-        return math.ceil((int(n) + 1) * level)
+        return -(-(int(n) + 1) * level.numerator // level.denominator)  # rounded up, in whole numbers
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be strictly between 0 and 1, got {confidence}")
     # P(Beta(k, n + 1 - k) >= c) = P(Binomial(n, c) <= k - 1)
@@ -124,6 +130,7 @@ def rows_needed(coverage: float | Fraction, symmetric: bool = True) -> int:
     return math.ceil(level / (1 - level))
 
 
+@lru_cache(maxsize=1000, typed=True)
 def _tails(coverage: float | Fraction, side: str) -> tuple[Fraction | None, Fraction | None]:
     level = check_coverage(coverage)
     if side == "both":
@@ -131,6 +138,7 @@ def _tails(coverage: float | Fraction, side: str) -> tuple[Fraction | None, Frac
     return (1 - level, None) if side == "lower" else (None, level)
 
 
+@lru_cache(maxsize=1000, typed=True)
 def quantile_levels(coverage: float | Fraction, side: str) -> tuple[float, ...]:
     """Give the quantile levels a quantile model must predict: the bounds' and the median's, ascending.
 

@@ -41,6 +41,11 @@ class Clustering:
             solution.centroids, solution.clusterer = clusterer.cluster_centers_[found], None
         return solution
 
+    @classmethod
+    def whole(cls, Z: FloatArray) -> Clustering:
+        """Put all rows into one cluster."""
+        return cls.of(Z, np.zeros(len(Z)))
+
     @property
     def summary(self) -> dict[str, float]:
         """A row of the path: k, σ_k, and the silhouette if it was asked for."""
@@ -53,11 +58,34 @@ def _squares(Z: FloatArray, centre: FloatArray) -> FloatArray:
 
 
 def closest(Z: FloatArray, centroids: FloatArray) -> IntArray:
-    """Give the index of each row's nearest centroid."""
-    # Not by matrix products: a row's group must not depend on the rows it comes with, not even by rounding.
-    step = max(1, 10_000_000 // len(centroids))
-    parts = [cdist(Z[i : i + step], centroids, "sqeuclidean").argmin(axis=1) for i in range(0, len(Z), step)]
-    return np.concatenate(parts)
+    """Give the index of each row's nearest centroid.
+
+    Examples
+    --------
+    >>> closest(np.array([[0.0], [9.0]]), np.array([[1.0], [8.0]]))
+    array([0, 1])
+    """
+    step = max(1, 2**18 // len(centroids))
+    return np.concatenate([_closest(Z[i : i + step], centroids) for i in range(0, len(Z), step)])
+
+
+def _closest(Z: FloatArray, centroids: FloatArray) -> IntArray:
+    # A matrix product is quick, but rounds a row's distances in ways that depend on the rows it comes with. Where the
+    # two nearest are nearer to each other than rounding can tell, distances are computed row by row.
+    lengths = np.einsum("ij,ij->i", centroids, centroids)
+    distances = Z @ (-2 * centroids.T)
+    distances += lengths
+    nearest: IntArray = distances.argmin(axis=1)
+    if len(centroids) == 1:
+        return nearest
+    rows = np.arange(len(Z))
+    least = distances[rows, nearest]
+    distances[rows, nearest] = np.inf
+    rounding = 16 * np.finfo(np.float64).eps * (2 + Z.shape[1])
+    tolerance = rounding * (np.einsum("ij,ij->i", Z, Z) + lengths.max())
+    unclear = np.flatnonzero(~(distances.min(axis=1) - least > tolerance))
+    nearest[unclear] = cdist(Z[unclear], centroids, "sqeuclidean").argmin(axis=1)
+    return nearest
 
 
 def explained_variance(Z: FloatArray, labels: IntArray, centroids: FloatArray) -> float:
@@ -81,7 +109,11 @@ def grown(Z: FloatArray, last: Clustering, rng: np.random.Generator) -> Clusteri
     distances = _squares(Z, last.centroids[last.labels])
     trials = rng.choice(len(Z), size=2 + int(math.log(len(last.centroids) + 1)), p=distances / distances.sum())
     left = [np.minimum(distances, _squares(Z, Z[trial])).sum() for trial in trials]
-    start = np.concatenate([last.centroids, Z[[trials[int(np.argmin(left))]]]])
+    return settled(Z, np.concatenate([last.centroids, Z[[trials[int(np.argmin(left))]]]]))
+
+
+def settled(Z: FloatArray, start: FloatArray) -> Clustering:
+    """Run Lloyd's iterations from these centroids."""
     return Clustering.of(Z, KMeans(len(start), init=start, n_init=1, random_state=0).fit(Z).labels_)
 
 

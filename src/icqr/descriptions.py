@@ -18,8 +18,7 @@ from icqr.weighted_space import MOST_CATEGORIES
 def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> pd.DataFrame:
     """Say what each group is: a rule from a shallow tree, how well it fits, and the features that set the group apart.
 
-    Columns of weight zero are not used, missing values count as the median, and of more than 5,000 rows a sample is
-    looked at.
+    Columns of weight zero are not used, and missing values count as the median.
 
     Returns
     -------
@@ -35,19 +34,13 @@ def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArr
     """
     if n_groups == 1:
         return pd.DataFrame({"rule": ["all rows"], "fidelity": [1.0], "features": [""]})
-    rows = _sample(len(labels), 5000)
-    columns = _Columns.of(X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows], weights)
-    labels = labels[rows]
+    columns = _Columns.of(X, weights)
     described = []
     for group in range(n_groups):
         inside = labels == group
         rule, fidelity = _best_rule(columns, inside)
         described.append({"rule": rule, "fidelity": fidelity, "features": columns.differences(inside)})
     return pd.DataFrame(described)
-
-
-def _sample(n: int, most: int) -> IntArray:
-    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, size=most, replace=False))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Table: TypeAlias = pd.DataFrame | FloatArray
 
+#: Rows that are worked on at a time.
+ROWS_AT_ONCE = 2**16
 #: A column gets at most so many one-hot columns, for its most frequent categories: memory stays bounded.
 MOST_ONE_HOT = 255
 
@@ -66,6 +68,39 @@ def _check_frame(X: pd.DataFrame) -> None:
     if not X.columns.is_unique:
         twice = sorted({str(name) for name in X.columns[X.columns.duplicated()]})
         raise ValueError(f"Column names must be unique; these appear more than once: {', '.join(twice)}. Rename them.")
+
+
+def take_rows(X: Table, index: IntArray | slice) -> Table:
+    """Give some rows of a table.
+
+    Examples
+    --------
+    >>> take_rows(np.array([[1.0], [2.0]]), np.array([1]))
+    array([[2.]])
+    """
+    return X.iloc[index] if isinstance(X, pd.DataFrame) else X[index]
+
+
+def blocks(n_rows: int) -> list[slice]:
+    """Cut rows into blocks: what is computed for one at a time takes little memory, and stays in the cache.
+
+    Examples
+    --------
+    >>> len(blocks(100)), len(blocks(1_000_000))
+    (1, 16)
+    """
+    return [slice(start, start + ROWS_AT_ONCE) for start in range(0, n_rows, ROWS_AT_ONCE)]
+
+
+def draw_rows(n: int, most: int | None, rng: np.random.Generator) -> IntArray:
+    """Give all of n rows, or at most so many of them, drawn at random; in their order.
+
+    Examples
+    --------
+    >>> draw_rows(3, None, np.random.default_rng(0)), len(draw_rows(100, 10, np.random.default_rng(0)))
+    (array([0, 1, 2]), 10)
+    """
+    return np.arange(n) if most is None or n <= most else np.sort(rng.choice(n, size=most, replace=False))
 
 
 class Features:
@@ -122,7 +157,7 @@ class Features:
     def transform(self, X: Table) -> Table:
         """Bring rows into the form of the training rows: a DataFrame or a float array, as these were."""
         if self.names is not None:
-            frame = X if isinstance(X, pd.DataFrame) and list(X.columns) == self.names else self._named(X)
+            frame = X if isinstance(X, pd.DataFrame) and X.columns.tolist() == self.names else self._named(X)
             return self.transform_frame(frame)
         if isinstance(X, pd.DataFrame):
             X = np.column_stack([_as_numbers(X[name]).to_numpy(dtype=np.float64) for name in X.columns])
@@ -136,7 +171,9 @@ class Features:
         return pd.DataFrame(X).set_axis(self.names or [], axis=1)
 
     def transform_frame(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Bring a DataFrame's rows into the form of the training rows, as a new DataFrame."""
+        """Bring a DataFrame's rows into the form of the training rows; plain numbers stay as they are."""
+        if not self.categories and not self.empty and plain_numbers(X) is not None:
+            return X
         return pd.DataFrame({name: self._transform_column(X[name]) for name in X.columns}, index=X.index, copy=False)
 
     def _transform_column(self, column: pd.Series[Any]) -> pd.Series[Any]:
@@ -158,23 +195,59 @@ class Features:
         The category is None for a numeric column. A missing, unknown or rare category (beyond the 255 most frequent
         ones) is a row of zeros.
         """
-        X = self.transform(X)
-        if not isinstance(X, pd.DataFrame):
-            return X, np.arange(self.n_columns), [(f"x{j}", None) for j in range(self.n_columns)]
-        parts: list[FloatArray] = []
-        origin: list[int] = []
-        labels: list[tuple[Any, Any]] = []
-        for j, name in enumerate(X.columns):
-            shown = self.one_hot_codes.get(name)
-            if shown is None:
-                parts.append(X[name].to_numpy(dtype=np.float64)[:, None])
-                labels.append((name, None))
+        origin, codes = self._layout()
+        names = [f"x{j}" for j in range(self.n_columns)] if self.names is None else self.names
+        labels = [
+            (names[j], None if code < 0 else self.categories[names[j]][code])
+            for j, code in zip(origin.tolist(), codes.tolist(), strict=True)
+        ]
+        return self.one_hot_columns(X, np.arange(len(origin))), origin, labels
+
+    def one_hot_columns(self, X: Table, positions: IntArray) -> FloatArray:
+        """Give the columns at these positions of the one-hot matrix, as an array of their own."""
+        origin, codes = (part[positions] for part in self._layout())
+        if self.names is None:
+            return np.array(np.asarray(self.transform(X))[:, origin], dtype=np.float64)
+        frame = X if isinstance(X, pd.DataFrame) else self._named(X)
+        numbers = None if self.categories or self.empty else plain_numbers(frame)
+        if numbers is not None:
+            return numbers[:, origin]
+        matrix = np.empty((len(frame), len(positions)))
+        for j in np.unique(origin).tolist():
+            column, mine = self._transform_column(frame.iloc[:, j]), np.flatnonzero(origin == j)
+            if codes[mine[0]] < 0:
+                matrix[:, mine] = column.to_numpy(dtype=np.float64)[:, None]
             else:
-                codes = X[name].cat.codes.to_numpy()
-                parts.append((codes[:, None] == shown).astype(np.float64))
-                labels.extend((name, category) for category in self.categories[name][shown])
-            origin.extend([j] * parts[-1].shape[1])
-        return np.concatenate(parts, axis=1), np.array(origin, dtype=np.intp), labels
+                matrix[:, mine] = column.cat.codes.to_numpy()[:, None] == codes[mine]
+        return matrix
+
+    def origins(self) -> IntArray:
+        """Give the column of X that each column of the one-hot matrix comes from."""
+        return self._layout()[0]
+
+    def _layout(self) -> tuple[IntArray, IntArray]:
+        """Give the one-hot matrix's columns: the column of X they come from, and the category's code (-1: numbers)."""
+        if self.names is None or not self.one_hot_codes:
+            return np.arange(self.n_columns), np.full(self.n_columns, -1)
+        parts = [self.one_hot_codes.get(name, np.array([-1])) for name in self.names]
+        return np.repeat(np.arange(self.n_columns), [len(part) for part in parts]), np.concatenate(parts)
+
+
+def plain_numbers(X: pd.DataFrame) -> FloatArray | None:
+    """Give a DataFrame's values if all its columns are plain numbers, none of them infinite, and None if they are not.
+
+    Examples
+    --------
+    >>> plain_numbers(pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}))
+    array([[1. , 0.5],
+           [2. , 1.5]])
+    >>> plain_numbers(pd.DataFrame({"a": ["x"]}))
+    """
+    values = X.to_numpy()
+    if values.dtype.kind not in "fiu":
+        return None
+    numbers = values.astype(np.float64, copy=False)
+    return None if np.isinf(numbers).any() else numbers
 
 
 def _column(column: pd.Series[Any]) -> pd.Series[Any]:

@@ -12,7 +12,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator
 
-from icqr.features import FloatArray, IntArray, Table
+from icqr.features import FloatArray, IntArray, Table, draw_rows, take_rows
 from icqr.metrics import pinball_loss
 
 ErrorMeasure: TypeAlias = Callable[[FloatArray, FloatArray, Sequence[float]], float]
@@ -20,6 +20,10 @@ ErrorMeasure: TypeAlias = Callable[[FloatArray, FloatArray, Sequence[float]], fl
 
 class Replacer(Protocol):
     """Predictions of a quantile model on fixed rows, with one column's values taken from other rows."""
+
+    @property
+    def predicted(self) -> FloatArray:
+        """The (n, levels) predictions for the rows as they are."""
 
     def replace(self, column: int, orders: IntArray) -> FloatArray:
         """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
@@ -29,9 +33,6 @@ class PredictsQuantiles(Protocol):
     """What importance needs of a quantile model."""
 
     levels_: tuple[float, ...]
-
-    def predict(self, X: Table) -> FloatArray:
-        """Give (n, levels) quantiles."""
 
     def replacer(self, X: Table) -> Replacer:
         """Prepare predictions with one column replaced."""
@@ -67,7 +68,7 @@ class PermutationImportance(BaseEstimator):
     data : {"train", "calibration"}, default="train"
         Which rows `ICQR` hands over. With "calibration" (Algorithm 3 as printed) the calibration rows shape the groups
         they then calibrate, and the promise is approximate.
-    max_rows : int or None, default=5000
+    max_rows : int or None, default=1000
         Compute on at most so many rows, drawn at random: more rows cost time and hardly change the weights. None: all.
 
     Examples
@@ -89,7 +90,7 @@ class PermutationImportance(BaseEstimator):
         error: ErrorMeasure | None = None,
         replace: bool = False,
         data: str = "train",
-        max_rows: int | None = 5000,
+        max_rows: int | None = 1000,
     ) -> None:
         self.n_repeats = n_repeats
         self.error = error
@@ -116,11 +117,10 @@ class PermutationImportance(BaseEstimator):
         """
         self.check_parameters()
         rng = np.random.default_rng(random_state)
-        if self.max_rows is not None and self.max_rows < len(y):
-            rows = np.sort(rng.choice(len(y), size=self.max_rows, replace=False))
-            X, y = (X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows]), y[rows]
-        base = self._error(y, model.predict(X), model.levels_)
+        rows = draw_rows(len(y), self.max_rows, rng)
+        X, y = take_rows(X, rows), y[rows]
         replacer = model.replacer(X)
+        base = self._error(y, replacer.predicted, model.levels_)
         seeds = [int(rng.integers(2**63)) for _ in range(X.shape[1])]
 
         def changes(column: int) -> list[float]:

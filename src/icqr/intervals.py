@@ -32,7 +32,7 @@ from icqr.calibration import (
     too_few_rows,
 )
 from icqr.descriptions import describe_groups
-from icqr.features import FloatArray, IntArray, Table, as_table, warn_about_text
+from icqr.features import FloatArray, IntArray, Table, as_table, blocks, take_rows, warn_about_text
 from icqr.libraries import Encoder
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
@@ -77,6 +77,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     random_state: Any
     n_jobs: int | None
     model_: Any
+    columns_: pd.Index[Any] | None
     partition_: Any
     n_groups_: int
     descriptions_: pd.DataFrame
@@ -119,7 +120,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         warn_about_text(rows.X)
         self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
         self._fit_model(train, seeds.model, params)
-        self._fit_groups(train, held_out, seeds)
+        self._fit_groups(train, held_out, seeds, params)
         return self._calibrate(held_out, self._guarantee())
 
     def calibrate(self, X: Any, y: Any) -> Self:
@@ -141,7 +142,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> FloatArray:
         """Predict the median (`Naive`: the regressor's own prediction), within y's limits if they are given."""
         check_is_fitted(self)
-        return self._clip(self._bounds(self._check_table(X))[0][:, 1])
+        X = self._check_table(X)
+        return np.concatenate([self._clip(self._bounds(take_rows(X, block))[0][:, 1]) for block in blocks(len(X))])
 
     def predict_interval(self, X: Any, coverage: Coverages = None) -> FloatArray:
         """Predict intervals.
@@ -161,12 +163,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         levels = self._levels(coverage)
         X = self._check_table(X)
-        bounds, _ = self._bounds(X)
         labels = self._assign(X)
-        intervals = []
-        for level in levels:
-            intervals.append(self.conformity_.intervals(bounds, self._offsets(labels, level)))  # noqa: PERF401
-        return np.stack(intervals, axis=-1) if is_list(coverage) else intervals[0]
+        offsets = []
+        for level in levels:  # a comprehension would be one more step away from the user's line, which warnings name
+            offsets.append(self._offsets(labels, level))  # noqa: PERF401
+        intervals = np.empty((len(levels), len(X), 2))
+        for block in blocks(len(X)):
+            bounds, _ = self._bounds(take_rows(X, block))
+            for level, table in enumerate(offsets):
+                intervals[level, block] = self.conformity_.intervals(bounds, table[labels[block]])
+        return np.moveaxis(intervals, 0, 2) if is_list(coverage) else intervals[0]
 
     def explain(self, X: Any, coverage: float | None = None) -> pd.DataFrame:
         """Say for each row how its interval came about and what is promised.
@@ -193,7 +199,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         X = self._check_table(X)
         bounds, crossed = self._bounds(X)
         labels = self._assign(X)
-        offsets = self._offsets(labels, coverage)
+        offsets = self._offsets(labels, coverage)[labels]
         intervals = self.conformity_.intervals(bounds, offsets)
         table = self.certificate(coverage).groups.iloc[labels].reset_index(drop=True)
         bands = {name: table.pop(name) for name in ("band_lower", "band_upper")}
@@ -282,6 +288,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def _check_table(self, X: Any, reset: bool = False) -> Table:
         table = as_table(X)
+        known = None if reset else self.columns_
+        if known is not None and isinstance(table, pd.DataFrame) and table.columns.equals(known):
+            return table
         validate_data(self, table, reset=reset, skip_check_array=True)
         if reset:
             self.columns_ = table.columns if isinstance(table, pd.DataFrame) else None
@@ -383,7 +392,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         quantiles, crossed = self.model_.predict_sorted(X)
         return bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side), crossed
 
-    def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds) -> None:
+    def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds, params: dict[str, Any]) -> None:
         self.partition_ = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
         self.n_groups_ = 1
         self.descriptions_ = describe_groups(train.X, np.zeros(len(train), dtype=np.intp), 1)
@@ -406,23 +415,33 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def _scored(self, rows: Rows, compared: IntArray | None = None) -> Scored:
         """Score rows; new rows will be compared with these, or with the `compared` ones of them (see `Novelty`)."""
-        bounds, crossed = self._bounds(rows.X)
-        scores = self.conformity_.scores(bounds, rows.y)
+        scored = [self._score(take_rows(rows.X, block), rows.y[block]) for block in blocks(len(rows))]
+        scores, crossed = (np.concatenate(part) for part in zip(*scored, strict=True))
         labels = self._assign(rows.X)
         novelty = None
         if hasattr(self.partition_, "distance"):
             some, groups = (rows, labels) if compared is None else (rows.take(compared), labels[compared])
-            distances = self.partition_.distance(some.X) if len(some) else np.empty(0)
+            parts = [self.partition_.distance(take_rows(some.X, block)) for block in blocks(len(some))]
+            distances = np.concatenate([np.empty(0), *parts])
             novelty = Novelty.of(distances, groups, self.n_groups_)
         return Scored(sort_by_group(scores, labels, self.n_groups_), int(crossed.sum()), novelty)
 
+    def _score(self, X: Table, y: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+        bounds, crossed = self._bounds(X)
+        return self.conformity_.scores(bounds, y), crossed
+
     def _assign(self, X: Table) -> IntArray:
         """Give each row its group; labels that fit did not know are -1."""
-        labels = check_labels(self.partition_.assign(X), len(X))
+        parts = [self.partition_.assign(take_rows(X, block)) for block in blocks(len(X))]
+        labels = check_labels(parts[0] if len(parts) == 1 else np.concatenate(parts), len(X))
         return np.where(labels < self.n_groups_, labels, -1)
 
     def _offsets(self, labels: IntArray, coverage: float) -> FloatArray:
-        return self.calibration_.offsets(coverage, labels)
+        """Give (groups + 1, 2) offsets, of which only those of these rows' groups are filled in; the last is for -1."""
+        table = np.full((self.n_groups_ + 1, 2), np.nan)
+        asked = np.flatnonzero(np.bincount(labels + 1, minlength=1)) - 1
+        table[asked] = self.calibration_.offsets(coverage, asked)
+        return table
 
     def _novelty(self, X: Table, labels: IntArray) -> FloatArray:
         if self.novelty_ is None:

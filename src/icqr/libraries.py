@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from icqr.features import Features, FloatArray, IntArray, Table, as_table
+from icqr.features import Features, FloatArray, IntArray, Table, as_table, plain_numbers
 
 
 @dataclass(frozen=True)
@@ -264,8 +264,8 @@ class Encoder:
             return self.features.one_hot(rows)[0]
         for name, categories in self.features.categories.items():
             rows[name] = _encoded(rows[name], categories, self.library.categories)
-        if not all(self._takes_name(name) for name in rows.columns):
-            rows.columns = pd.Index([f"f{j}" for j in range(rows.shape[1])])
+        if not self._takes_names():
+            rows = rows.set_axis([f"f{j}" for j in range(rows.shape[1])], axis=1)
         return rows
 
     def positions(self, X: Table, column: int) -> IntArray:
@@ -277,10 +277,10 @@ class Encoder:
     def _is_one_hot(self) -> bool:
         return self.features is not None and self.library.categories == "one-hot" and bool(self.features.categorical)
 
-    def _takes_name(self, name: Any) -> bool:
+    def _takes_names(self) -> bool:
         # LightGBM takes a number for a position.
-        forbidden = self.library.forbidden
-        return not forbidden or (isinstance(name, str) and not any(mark in name for mark in forbidden))
+        forbidden, names = set(self.library.forbidden), (self.features.names if self.features else None) or []
+        return not forbidden or all(isinstance(name, str) and forbidden.isdisjoint(name) for name in names)
 
     def fit_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Encode evaluation rows like training rows, and address parameters to the model in a pipeline."""
@@ -319,11 +319,13 @@ def _check_columns(X: Table, allowed: Range) -> None:
     if allowed.smallest == 0 and math.isinf(allowed.largest):
         return
     if isinstance(X, pd.DataFrame):
-        numbers = X.select_dtypes("number")
-        names, values = list[Any](numbers.columns), numbers.to_numpy(dtype=np.float64)
+        plain = plain_numbers(X)
+        numbers = X.select_dtypes("number") if plain is None else X
+        names = list[Any](numbers.columns)
+        values = numbers.to_numpy(dtype=np.float64) if plain is None else plain
     else:
         names, values = list[Any](range(X.shape[1])), X
-    sizes = np.fmax.reduce(np.abs(values), axis=0, initial=0.0)
+    sizes = np.fmax(np.fmax.reduce(values, axis=0, initial=0.0), -np.fmin.reduce(values, axis=0, initial=0.0))
     for j in np.flatnonzero(~allowed.holds(sizes)):
         raise _refusal(f"column {names[j]!r}", sizes[j], allowed)
 

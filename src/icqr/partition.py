@@ -1,25 +1,30 @@
-"""Groups: which rows are judged together. K-means on weighted features, a user's own groups, or one group."""
+"""Groups: which rows are judged together. K-means on weighted features, a user's own groups, or one group.
+
+`ScorePartition`, groups by predicted difficulty, has a file of its own.
+"""
 
 from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 from sklearn.base import BaseEstimator
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
-from icqr.clustering import Clustering, Seed, closest, elbow, from_scratch, grown, silhouette_of
-from icqr.features import FloatArray, IntArray, Table
+from icqr.clustering import Clustering, Seed, closest, elbow, from_scratch, grown, settled, silhouette_of
+from icqr.features import FloatArray, IntArray, Table, draw_rows, take_rows
+from icqr.group_sizes import too_small
+from icqr.score_partition import ScorePartition as ScorePartition
 from icqr.weighted_space import WeightedSpace, Weights
 
-#: Chance that a group gets too few calibration rows, above which it is merged.
-MERGE_RISK = 0.001
+#: Rows that are clustered without a clusterer of the user's own; and those on which k is looked for.
+MOST_ROWS, PATH_ROWS = 10_000, 2000
 #: Choices of k by name.
 CHOICES = ("explained_variance", "silhouette", "elbow")
 
@@ -48,7 +53,7 @@ class WholePartition(BaseEstimator):
     array([0, 0])
     """
 
-    needs_weights = False
+    needs_weights = needs_bounds = False
 
     def fit(
         self, X: Table, y: FloatArray, bounds: FloatArray, weights: Weights = None, random_state: Seed = None
@@ -85,7 +90,7 @@ class GroupPartition(BaseEstimator):
 
     # Which rows hold which group is the user's choice, not learned: calibration rows may name groups too.
     data = "all"
-    needs_weights = False
+    needs_weights = needs_bounds = False
 
     def __init__(self, by: Any) -> None:
         self.by = by
@@ -114,7 +119,7 @@ class GroupPartition(BaseEstimator):
     def _check_rowwise(self, X: Table) -> None:
         """Refuse a function whose label for a row depends on the other rows, as one by quantiles of X does."""
         if callable(self.by) and len(X) > 1:
-            half = X.iloc[::2] if isinstance(X, pd.DataFrame) else X[::2]
+            half = take_rows(X, np.arange(0, len(X), 2))
             if not self._keys(X)[::2].equals(self._keys(half)):
                 raise ValueError(
                     "by(X) must give a row the same label whatever rows it comes with, but labels change when half of "
@@ -160,6 +165,8 @@ class KMeansPartition(BaseEstimator):
     2. Each column is multiplied by its weight; a category's columns share their column's weight.
     3. K-means is fitted for k = 2, 3, …, each started from the last centroids and one new one, so that the explained
        variance ``σ_k = Σ n_i |c_i - μ|² / Σ |x_i - μ|²`` grows; the first k with ``σ_k > explained_variance`` is it.
+       Of more than 2,000 rows a sample is looked at until k is found, then 10,000 of them; columns that hold less than
+       0.1 % of the variance together are left out. With a `clusterer` all rows and columns are used.
     4. Groups that would probably get too few calibration rows are merged (`merge_small`).
     5. A new row belongs to the nearest centroid.
 
@@ -197,6 +204,8 @@ class KMeansPartition(BaseEstimator):
     2
     """
 
+    needs_bounds = False
+
     def __init__(
         self,
         explained_variance: float = 0.9,
@@ -225,17 +234,22 @@ class KMeansPartition(BaseEstimator):
         """Cluster the rows. `reference` are the rows that set scaling, if not X itself."""
         self.check_parameters()
         self.space_ = WeightedSpace.of(X if reference is None else reference, weights)
-        Z = self.space_.transform(X)
+        rng = np.random.default_rng(random_state)
+        rows = draw_rows(len(X), MOST_ROWS if self.clusterer is None else None, rng)
+        Z = self.space_.transform(take_rows(X, rows))
+        if self.clusterer is None:
+            kept = self.space_.columns_that_matter(Z)
+            self.space_, Z = self.space_.only(kept), Z[:, kept]
         if np.all(np.ptp(Z, axis=0) <= 1e-9 * np.abs(Z).max(initial=0)):  # equal, up to rounding
             _warn_one_group(weights)
-            solutions = [Clustering.of(Z, np.zeros(len(Z)))]
-            chosen = solutions[0]
+            path = [Clustering.whole(Z)]
+            chosen = path[0]
         else:
             # One thread: with several, the order of additions, and so the last bits, would differ from run to run.
-            with threadpool_limits(limits=1):
-                solutions = list(self._solutions(Z, random_state))
-            chosen = self._chosen(solutions)
-        self.path_ = pd.DataFrame([solution.summary for solution in solutions])
+            with _threads().limit(limits=1):
+                path, chosen = self._cluster(Z, rng, random_state)
+            self._check_reached(chosen)
+        self.path_ = pd.DataFrame([solution.summary for solution in path])
         self.k_ = len(chosen.centroids)
         self.clusterer_, self.found_ = chosen.clusterer, chosen.found
         self.centroids_ = chosen.centroids
@@ -250,8 +264,9 @@ class KMeansPartition(BaseEstimator):
 
     def assign(self, X: Table) -> IntArray:
         """Give each row the group of its nearest centroid."""
-        Z = self.space_.transform(X)
-        return np.asarray(self.group_of_[self._nearest(Z)], dtype=np.intp)
+        if self.k_ == 1:
+            return np.zeros(len(X), dtype=np.intp)
+        return np.asarray(self.group_of_[self._nearest(self.space_.transform(X))], dtype=np.intp)
 
     def distance(self, X: Table) -> FloatArray:
         """Give each row's distance to its centroid, in the weighted space."""
@@ -261,13 +276,12 @@ class KMeansPartition(BaseEstimator):
     def merge_small(self, n_calibration: int, needed: int) -> None:
         """Merge the smallest group into the nearest, while it would too probably get fewer than `needed` rows.
 
-        "Too probably": P(Binomial(n_calibration, the group's share) < needed) > 0.001. With ``merge=False``, never.
+        "Too probably" as `group_sizes.too_small` has it. With ``merge=False``, never.
         """
         while self.merge and self.n_groups_ > 1:
             counts = np.bincount(self.group_of_, weights=self.counts_).astype(np.float64)
             smallest = int(counts.argmin())
-            risk = stats.binom.cdf(needed - 1, n_calibration, counts[smallest] / counts.sum())
-            if risk <= MERGE_RISK:
+            if not too_small(counts, n_calibration, needed)[smallest]:
                 return
             self._merge_into_nearest(smallest, counts)
 
@@ -303,39 +317,62 @@ class KMeansPartition(BaseEstimator):
         cells = pd.Index(self.found_).get_indexer(self.clusterer_.predict(Z))
         return np.where(cells < 0, closest(Z, self.centroids_), cells)
 
-    def _solutions(self, Z: FloatArray, random_state: Seed) -> Iterator[Clustering]:
-        """Give the clusterings for k = 1, 2, …, up to the last one that the choice needs."""
-        rng = np.random.default_rng(random_state)
-        solution = Clustering.of(Z, np.zeros(len(Z)))
-        yield solution
-        for k in range(2, 1 + (self.max_groups if self.choose in CHOICES else int(self.choose))):
-            if solution.explained > 1 - 1e-12:  # no more distinct rows
-                return
-            if self.choose == "explained_variance" and solution.explained > self.explained_variance:
-                return
-            if self.clusterer is None:
-                solution = grown(Z, solution, rng)
-            else:
-                solution = from_scratch(Z, k, self.clusterer, random_state)
-            if self.choose == "silhouette":
-                solution.silhouette = silhouette_of(Z, solution.labels)
-            yield solution
+    def _cluster(
+        self, Z: FloatArray, rng: np.random.Generator, random_state: Seed
+    ) -> tuple[list[Clustering], Clustering]:
+        """Give the clusterings that were tried, and the one that was chosen."""
+        if self.clusterer is not None:
+            path = self._path(Z, Clustering.whole(Z), lambda _, k: from_scratch(Z, k, self.clusterer, random_state))
+            return path, self._chosen(path)
+        sample = Z[draw_rows(len(Z), PATH_ROWS, rng)]
+        path = self._path(sample, Clustering.whole(sample), lambda last, _: grown(sample, last, rng))
+        chosen = self._chosen(path)
+        if len(sample) == len(Z):
+            return path, chosen
+        settled_ = [settled(Z, chosen.centroids)]
+        if self.choose not in ("silhouette", "elbow"):  # the sample's k may be too small for all rows
+            settled_ = self._path(Z, settled_[0], lambda last, _: grown(Z, last, rng))
+        settled_[0].silhouette = chosen.silhouette
+        kept = [solution for solution in path if solution is not chosen]
+        return sorted([*kept, *settled_], key=lambda solution: len(solution.centroids)), settled_[-1]
 
-    def _chosen(self, solutions: list[Clustering]) -> Clustering:
-        last = solutions[-1]
+    def _path(self, Z: FloatArray, first: Clustering, add: Callable[[Clustering, int], Clustering]) -> list[Clustering]:
+        """Give a clustering and those of more clusters that follow it, up to the last one that the choice needs."""
+        solutions = [first]
+        most = self.max_groups if self.choose in CHOICES else int(self.choose)
+        for k in range(len(first.centroids) + 1, most + 1):
+            last = solutions[-1]
+            if last.explained > 1 - 1e-12:  # no more distinct rows
+                break
+            if self.choose == "explained_variance" and last.explained > self.explained_variance:
+                break
+            solutions.append(add(last, k))
+            if self.choose == "silhouette":
+                solutions[-1].silhouette = silhouette_of(Z, solutions[-1].labels)
+        return solutions
+
+    def _chosen(self, path: list[Clustering]) -> Clustering:
         if self.choose == "silhouette":
-            return max(solutions, key=lambda solution: solution.silhouette)
+            return max(path, key=lambda solution: solution.silhouette)
         if self.choose == "elbow":
-            return solutions[elbow(np.array([solution.explained for solution in solutions]))]
-        if self.choose == "explained_variance" and last.explained <= self.explained_variance:
+            return path[elbow(np.array([solution.explained for solution in path]))]
+        return path[-1]
+
+    def _check_reached(self, chosen: Clustering) -> None:
+        if self.choose == "explained_variance" and chosen.explained <= self.explained_variance:
             warnings.warn(
                 f"explained_variance={self.explained_variance:g} was not reached with max_groups={self.max_groups}: "
-                f"{len(last.centroids)} groups explain {last.explained:.3f}. They are used; a larger max_groups would "
-                "explain more.",
+                f"{len(chosen.centroids)} groups explain {chosen.explained:.3f}. They are used; a larger max_groups "
+                "would explain more.",
                 UserWarning,
                 stacklevel=5,
             )
-        return last
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """Find the libraries that have threads, which takes longer than a K-means fit."""
+    return ThreadpoolController()
 
 
 def _warn_one_group(weights: Weights) -> None:

@@ -2,144 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from icqr.features import FloatArray, IntArray, Table, as_table
-from icqr.libraries import Encoder, class_names, copied, core_of
+from icqr.cross_fitting import cross_fit
+from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, find_family
+from icqr.features import FloatArray, Table, as_table
+from icqr.libraries import Encoder, copied, core_of, seeded
+from icqr.replacing import Replacer
+from icqr.trees import tree_replacer
 
-Levels: TypeAlias = Sequence[float]
-
-
-# -- How each kind of model is asked for quantiles -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Family:
-    """How one kind of model is asked for quantiles.
-
-    Parameters
-    ----------
-    classes : tuple of str
-        Class names, with the package they come from: "lightgbm.LGBMRegressor".
-    settings : callable
-        Parameters that make a model predict the given levels.
-    joint : bool
-        One model predicts all levels; otherwise one model is fitted per level.
-    predict : callable
-        ``predict(model, X, levels)`` asks the fitted model.
-    scaled : callable
-        ``scaled(settings, spread)`` fits the settings to the spread of y, where a library has an absolute tolerance.
-    """
-
-    classes: tuple[str, ...]
-    settings: Callable[[Levels], dict[str, Any]]
-    joint: bool = False
-    predict: Callable[[Any, Any, Levels], Any] = lambda model, X, levels: model.predict(X)
-    scaled: Callable[[dict[str, Any], float], dict[str, Any]] = lambda settings, spread: settings
-
-
-def _multi_quantile(levels: Levels) -> dict[str, Any]:
-    loss = "Quantile" if len(levels) == 1 else "MultiQuantile"
-    return {"loss_function": f"{loss}:alpha={','.join(map(str, levels))}"}
-
-
-def _with_delta(settings: dict[str, Any], spread: float) -> dict[str, Any]:
-    # CatBoost's default of 1e-6 spoils predictions of a y that is not much larger; above, it refuses larger ones.
-    return {"loss_function": f"{settings['loss_function']};delta={1e-6 * min(spread, 1.0)!r}"}
-
-
-FAMILIES = (
-    Family(("sklearn.HistGradientBoostingRegressor",), lambda levels: {"loss": "quantile", "quantile": levels[0]}),
-    Family(("sklearn.GradientBoostingRegressor",), lambda levels: {"loss": "quantile", "alpha": levels[0]}),
-    Family(("sklearn.QuantileRegressor",), lambda levels: {"quantile": levels[0]}),
-    Family(("lightgbm.LGBMRegressor",), lambda levels: {"objective": "quantile", "alpha": levels[0]}),
-    Family(
-        ("xgboost.XGBRegressor", "xgboost.XGBRFRegressor"),
-        lambda levels: {"objective": "reg:quantileerror", "quantile_alpha": np.array(levels)},
-        joint=True,
-    ),
-    Family(("catboost.CatBoostRegressor",), _multi_quantile, joint=True, scaled=_with_delta),
-    Family(
-        ("quantile_forest.RandomForestQuantileRegressor", "quantile_forest.ExtraTreesQuantileRegressor"),
-        lambda levels: {},
-        joint=True,
-        predict=lambda model, X, levels: model.predict(X, quantiles=list(levels)),
-    ),
-)
-
-
-def find_family(core: Any, level_parameter: str | None = None) -> Family:
-    """Find out how a model is asked for quantiles, or say which models can be.
-
-    Examples
-    --------
-    >>> find_family(HistGradientBoostingRegressor()).settings([0.05])
-    {'loss': 'quantile', 'quantile': 0.05}
-    """
-    if level_parameter is not None:
-        _check_parameter(core, level_parameter)
-        return Family((), lambda levels: {level_parameter: levels[0]})
-    names = class_names(core)
-    for family in FAMILIES:
-        if not set(family.classes).isdisjoint(names):
-            return family
-    if hasattr(core, "predict_quantiles"):
-        ask = lambda model, X, levels: model.predict_quantiles(X, levels)  # noqa: E731
-        return Family((), lambda levels: _own_levels(core, levels), joint=True, predict=ask)
-    known = ", ".join(name.partition(".")[2] for family in FAMILIES for name in family.classes)
-    raise ValueError(
-        f"{type(core).__name__} can't predict quantiles. Models that can: {known}; these at the end of a Pipeline or "
-        "in a TransformedTargetRegressor; any object with predict_quantiles(X, levels); any model with a parameter for "
-        "the level, as QuantileModel(model, level_parameter='…'); fitted models of each level, by prefit(…). For a "
-        "model of the mean use Naive: it takes any regressor."
-    )
-
-
-def _check_parameter(core: Any, name: str) -> None:
-    # Asked by setting it, not by its name alone: LightGBM and CatBoost list only what was given.
-    try:
-        copied(core).set_params(**{name: 0.5})
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"level_parameter={name!r} is not a parameter of {type(core).__name__}") from error
-
-
-def _own_levels(core: Any, levels: Levels) -> dict[str, Any]:
-    """Tell the levels to a model that has a parameter for them, as QuantileNetwork does."""
-    fixed = isinstance(core, FrozenEstimator | PrefitQuantiles) or not hasattr(core, "get_params")
-    return {"levels": tuple(levels)} if not fixed and "levels" in core.get_params() else {}
-
-
-def _predict(model: Any, X: Any, family: Family, levels: Levels) -> FloatArray:
-    """Go down to the model that predicts, through pipelines, and its predictions back through target transformers."""
-    if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
-            X = X if step is None or step == "passthrough" else step.transform(X)
-        return _predict(model.steps[-1][1], X, family, levels)
-    if isinstance(model, TransformedTargetRegressor):
-        transformed = _predict(model.regressor_, X, family, levels)
-        columns = [model.transformer_.inverse_transform(column[:, None]).ravel() for column in transformed.T]
-        return np.column_stack(columns)
-    return _columns(family.predict(model, X, levels))
-
-
-def _columns(values: Any) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
-    return array[:, None] if array.ndim == 1 else array
-
+#: The level of the median.
+MEDIAN = 0.5
 
 # -- The one face ----------------------------------------------------------------------------------------------------
 
@@ -178,7 +61,7 @@ class QuantileModel(BaseEstimator):
         self.models_ = Parallel(n_jobs=self.n_jobs)(
             delayed(fit_clone)(self._given(), task, rows, y, params) for task in settings
         )
-        _check_increasing(self.models_[0], y)
+        check_increasing(self.models_[0], y)
         return self
 
     def prepare(self, X: Table, y: FloatArray, levels: Levels) -> list[dict[str, Any]]:
@@ -221,12 +104,17 @@ class QuantileModel(BaseEstimator):
 
     def predict_encoded(self, rows: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Do the same for rows in the form that the models take."""
-        family = self._family(self.models_[0])
-        asked = zip(self.models_, self._tasks(family), strict=True)
-        raw = np.concatenate([_predict(model, rows, family, task) for model, task in asked], axis=1)
-        self._check_prediction(raw, len(rows))
+        raw = self._raw(rows)
         crossed = np.asarray((np.diff(raw, axis=1) < 0).any(axis=1))
         return (np.sort(raw, axis=1) if crossed.any() else raw), crossed
+
+    def _raw(self, rows: Any) -> FloatArray:
+        """Give the models' own quantiles, not sorted."""
+        family = self._family(self.models_[0])
+        asked = zip(self.models_, self._tasks(family), strict=True)
+        raw = np.concatenate([ask(model, rows, family, task) for model, task in asked], axis=1)
+        self._check_prediction(raw, len(rows))
+        return raw
 
     def _check_prediction(self, raw: FloatArray, n_rows: int) -> None:
         if raw.shape != (n_rows, len(self.levels_)):
@@ -243,10 +131,14 @@ class QuantileModel(BaseEstimator):
         X = as_table(X)
         # Encoded once: what becomes of a value depends on no other row.
         rows = self.encoder_.encode(X)
+        predict = lambda replaced: self.predict_encoded(replaced)[0]  # noqa: E731
+        return Replacer(predict, rows, lambda column: self.encoder_.positions(X, column), self._quick_replacer(rows))
+
+    def _quick_replacer(self, rows: Any) -> Any:
         model = self.models_[0]
-        knows_how = hasattr(model, "replacer") and tuple(model.levels_) == self.levels_
-        quick = model.replacer(rows) if knows_how else None
-        return Replacer(_Encoded(self), rows, lambda column: self.encoder_.positions(X, column), quick)
+        if hasattr(model, "replacer"):
+            return model.replacer(rows) if tuple(model.levels_) == self.levels_ else None
+        return tree_replacer(self.models_, rows, self._raw)
 
 
 def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, params: dict[str, Any]) -> Any:
@@ -257,79 +149,6 @@ def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, p
     if settings:
         model.set_params(**settings)
     return model.fit(X, y, **params)
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    """A quantile model of rows that are encoded already."""
-
-    model: QuantileModel
-
-    def predict(self, rows: Any) -> FloatArray:
-        return self.model.predict_encoded(rows)[0]
-
-
-class Replacer:
-    """Predictions on fixed rows with one column's values taken from other rows.
-
-    Parameters
-    ----------
-    model : object with `predict`
-        Gives (n, levels) quantiles.
-    X : table
-        The rows.
-    positions : callable, optional
-        Where in X a column's values are, if not at its own position: a category has several columns when one-hot.
-    quick : object with `replace`, optional
-        The model's own, quicker way to predict with a single column replaced, as QuantileNetwork has it:
-        ``replace(column, values)`` gives (R, n, levels) predictions, not sorted.
-    """
-
-    def __init__(
-        self, model: Any, X: Any, positions: Callable[[int], IntArray] | None = None, quick: Any = None
-    ) -> None:
-        self.model = model
-        self.rows = X
-        self.positions = positions or (lambda column: np.array([column]))
-        self.quick = quick
-
-    def replace(self, column: int, orders: IntArray) -> FloatArray:
-        """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
-        positions = self.positions(column)
-        if self.quick is not None and len(positions) == 1:
-            values = np.asarray(self.rows, dtype=np.float64)[:, positions[0]]
-            return np.sort(self.quick.replace(int(positions[0]), values[orders]), axis=2)
-        return np.stack([self.model.predict(self._replaced(positions, order)) for order in orders])
-
-    def _replaced(self, positions: IntArray, order: IntArray) -> Any:
-        if isinstance(self.rows, pd.DataFrame):
-            frame = self.rows.copy(deep=False)
-            for j in positions:
-                frame.isetitem(j, self.rows.iloc[:, j].array.take(order))
-            return frame
-        copy = self.rows.copy()
-        copy[:, positions] = copy[np.ix_(order, positions)]
-        return copy
-
-
-def _check_increasing(model: Any, y: FloatArray) -> None:
-    """Refuse a transformation of the target that decreases anywhere: it would turn the levels around."""
-    transformed = _transformed(model, np.sort(y)[:, None]).ravel()
-    rounding = 1e-9 * np.abs(transformed[1:]) + 1e-12 * np.ptp(transformed)
-    if np.any(np.diff(transformed) < -rounding):
-        raise ValueError(
-            "the TransformedTargetRegressor's function decreases, which turns the quantile levels around; "
-            "use an increasing one"
-        )
-
-
-def _transformed(model: Any, y: FloatArray) -> FloatArray:
-    """Give targets as the model that predicts sees them, through all target transformers."""
-    if isinstance(model, Pipeline):
-        return _transformed(model.steps[-1][1], y)
-    if isinstance(model, TransformedTargetRegressor):
-        return _transformed(model.regressor_, np.asarray(model.transformer_.transform(y)).reshape(-1, 1))
-    return y
 
 
 class PointModel(BaseEstimator):
@@ -379,101 +198,6 @@ class PointModel(BaseEstimator):
 # -- Models that are fitted already ----------------------------------------------------------------------------------
 
 
-class PrefitQuantiles(BaseEstimator):
-    """Fitted models for given levels, behind `predict_quantiles`; made by `prefit`.
-
-    Parameters
-    ----------
-    models : tuple
-        Fitted estimators or callables, as FrozenEstimator, so that cloning keeps them; in the order of `levels`.
-    levels : tuple of float
-        The level that each of them predicts.
-    """
-
-    def __init__(self, models: tuple[Any, ...], levels: tuple[float, ...]) -> None:
-        self.models = models
-        self.levels = levels
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Do nothing: the models are fitted."""
-        return self
-
-    def predict_quantiles(self, X: Any, levels: Levels) -> FloatArray:
-        """Give (n, levels) predictions of the models of these levels."""
-        columns = []
-        for level in levels:
-            model = self.models[self._index(level)].estimator
-            columns.append(_columns(model.predict(X) if hasattr(model, "predict") else model(X)))
-        return np.concatenate(columns, axis=1)
-
-    def __sklearn_tags__(self) -> Any:
-        # The models get the rows as they came: they were made for them.
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
-
-    def check_levels(self, levels: Levels) -> None:
-        """Raise unless there is a model for each of these levels."""
-        for level in levels:
-            self._index(level)
-
-    def _index(self, level: float) -> int:
-        near = np.flatnonzero(np.isclose(self.levels, level, rtol=0, atol=1e-9))
-        if len(near) == 0:
-            raise ValueError(
-                f"the coverage and side asked for need a model of level {level:g}, but the fitted models have levels "
-                f"{tuple(self.levels)}. Give a model of that level, or ask for the coverage the models were fitted for."
-            )
-        return int(near[0])
-
-
-def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: Levels) -> PrefitQuantiles:
-    """Use models that are fitted already as a quantile model.
-
-    The rows given to ``fit`` of a method are then taken as rows that the models have not seen: `ICQR` uses one part for
-    the partition and the rest for calibration, `CQR` calibrates on all (on `calibration_size` of them with a scaled
-    conformity score, whose scale is learned from the others). **Don't give the rows the models were trained on**: their
-    scores are too small, and the intervals would be too narrow. (`Naive` takes a fitted regressor as scikit-learn's
-    ``FrozenEstimator(model)``.)
-
-    Parameters
-    ----------
-    lower, median, upper : fitted estimator or callable
-        Models of the lower bound, the median and the upper bound. A one-sided interval needs its own bound and the
-        median.
-    levels : sequence of float
-        The level of each model given, in the order lower, median, upper. They are checked against the coverage.
-
-    Examples
-    --------
-    >>> from icqr import CQR
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(200, 1)); y = X.ravel() + rng.normal(size=200)
-    >>> bounds = prefit(
-    ...     lower=lambda X: X[:, 0] - 1, median=lambda X: X[:, 0], upper=lambda X: X[:, 0] + 1, levels=(0.05, 0.5, 0.95)
-    ... )
-    >>> CQR(bounds, coverage=0.9).fit(X, y).predict_interval(X).shape
-    (200, 2)
-    """
-    given = [model for model in (lower, median, upper) if model is not None]
-    if not given or len(given) != len(levels):
-        raise ValueError(f"levels must have one level for each of the {len(given)} models given, got {tuple(levels)}")
-    if any(low >= high for low, high in pairwise([0.0, *levels, 1.0])):
-        raise ValueError(
-            f"levels must grow from lower to upper, strictly between 0 and 1, got {tuple(levels)}; for 90 % coverage "
-            "they are (0.05, 0.5, 0.95)"
-        )
-    return PrefitQuantiles(tuple(_frozen(model) for model in given), tuple(float(level) for level in levels))
-
-
-def _frozen(model: Any) -> FrozenEstimator:
-    if not hasattr(model, "predict") and not callable(model):
-        raise ValueError(f"a prefit model must have predict(X) or be callable, got {type(model).__name__}")
-    if hasattr(model, "fit") and hasattr(model, "predict"):
-        check_is_fitted(model)
-    return FrozenEstimator(model)
-
-
 def is_prefit(estimator: Any) -> bool:
     """Tell whether fitting leaves this model as it is."""
     if isinstance(estimator, QuantileModel):
@@ -481,3 +205,150 @@ def is_prefit(estimator: Any) -> bool:
     if estimator is None:
         return False
     return isinstance(estimator, PrefitQuantiles | FrozenEstimator) or not hasattr(estimator, "fit")
+
+
+# -- Two stages ------------------------------------------------------------------------------------------------------
+
+
+class ResidualQuantiles(RegressorMixin, BaseEstimator):
+    """Quantiles in two stages: the median first, then the quantiles of what it leaves.
+
+    1. The rows are cut into five folds at random. A model of the median is fitted without each fold, and predicts it:
+       so each training row has a median from a model that has not seen it.
+    2. On the same folds, models of the other levels learn the residuals, ``y - median``, from the columns and the
+       median.
+    3. A new row's median is the mean over five models, and so are the residual's quantiles, which are added to it.
+
+    So the spread is learned from residuals as new rows have them, not from those of a model that knows its rows. The
+    price: five fits on 4/5 of the rows, about 4 times the time of one quantile model (8 times for a library that fits
+    all levels at once), and 5 times as many models to ask, also for permutation importance. The out-of-fold quantiles
+    that `ICQR` needs for ``partition="auto"`` and `ScorePartition` are then there already, and cost no more fits.
+
+    Use it where a quantile model is asked for: ``ICQR(ResidualQuantiles(LGBMRegressor()))``. To transform the target,
+    put a TransformedTargetRegressor around it, not inside: residuals may be negative.
+
+    Parameters
+    ----------
+    estimator : estimator, optional
+        What `QuantileModel` takes, or a `QuantileModel`. By default scikit-learn's HistGradientBoostingRegressor.
+    levels : sequence of float, default=(0.05, 0.5, 0.95)
+        The levels to predict; inside a method that method sets them.
+    random_state : int, RandomState or None
+        Seed of the folds, and of models whose own is None.
+    n_jobs : int, optional
+        Folds fitted at the same time; the result is the same.
+
+    Attributes
+    ----------
+    medians_ : list of QuantileModel
+        The models of the median, one for each fold.
+    residuals_ : list of QuantileModel
+        The models of the residuals' quantiles, one for each fold; none if the median is the only level.
+    out_of_fold_ : array of shape (n, levels)
+        Each training row's quantiles by models that have not seen it, sorted.
+
+    Examples
+    --------
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> ResidualQuantiles(random_state=0).fit(X, X.ravel()).predict_quantiles(X[:2]).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        levels: Levels = (0.05, 0.5, 0.95),
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.levels = levels
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Table, y: FloatArray, sample_weight: Any = None) -> Self:
+        """Fit both stages; of fit parameters only `sample_weight` has a meaning for both."""
+        X, y = as_table(X), np.asarray(y, dtype=np.float64)
+        validate_data(self, X, skip_check_array=True)
+        folds, seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
+        model = self._model(seed)
+        self._check_base(model, X)
+        params = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight, dtype=np.float64)}
+        self.medians_, predicted = cross_fit(model, X, y, (MEDIAN,), folds, params, self.n_jobs)
+        median = predicted[:, 0]
+        self.unit_ = _power_of_two(y, y - median)
+        others = [level for level in self.levels if level != MEDIAN]
+        self.residuals_: list[QuantileModel] = []
+        residual = np.empty((len(y), 0))
+        if others:
+            rows, target = _with_column(X, median), (y - median) / self.unit_
+            self.residuals_, residual = cross_fit(model, rows, target, others, folds, params, self.n_jobs)
+        self.out_of_fold_ = np.sort(self._added(self.levels, median, residual), axis=1)
+        return self
+
+    def predict_quantiles(self, X: Table, levels: Levels | None = None) -> FloatArray:
+        """Give (n, levels) quantiles, not sorted, of all fitted levels or of some of them."""
+        check_is_fitted(self)
+        X = as_table(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        median = np.mean([model.predict(X)[:, 0] for model in self.medians_], axis=0)
+        asked = tuple(self.levels if levels is None else levels)
+        others = [level for level in asked if level != MEDIAN]
+        residual = np.empty((len(median), 0))
+        if others:
+            rows = _with_column(X, median)
+            residual = np.mean([model.predict(rows, others) for model in self.residuals_], axis=0)
+        return self._added(asked, median, residual)
+
+    def _added(self, levels: Levels, median: FloatArray, residual: FloatArray) -> FloatArray:
+        """Give quantiles from the median and, for the other levels, those of the residual in its unit."""
+        found = np.repeat(median[:, None], len(levels), axis=1)
+        found[:, [level != MEDIAN for level in levels]] += residual * self.unit_
+        return found
+
+    def predict(self, X: Table) -> FloatArray:
+        """Give the median."""
+        return self.predict_quantiles(X, (MEDIAN,))[:, 0]
+
+    def _model(self, seed: int) -> QuantileModel:
+        given = self.estimator
+        model: QuantileModel = clone(given) if isinstance(given, QuantileModel) else QuantileModel(given)
+        model.set_params(estimator=seeded(model._given(), seed))
+        return model
+
+    def _check_base(self, model: QuantileModel, X: Table) -> None:
+        """Raise before any fit what can't be fitted in two stages, and what all rows tell about the columns."""
+        if is_prefit(model.estimator):
+            raise ValueError(
+                "ResidualQuantiles fits its estimator on folds, and can't with one that is fitted already; give the "
+                "estimator unfitted, or use the fitted one without ResidualQuantiles"
+            )
+        if Encoder(model.estimator, X).transforms_target:
+            raise ValueError(
+                "ResidualQuantiles(TransformedTargetRegressor(…)) would transform residuals, which may be negative; "
+                "put it around: TransformedTargetRegressor(ResidualQuantiles(…), …)"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Rows come as the user gave them: `QuantileModel` encodes them for the estimator.
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+
+def _with_column(X: Table, median: FloatArray) -> Table:
+    """Add the median as the last column, under a name that no other column has."""
+    if not isinstance(X, pd.DataFrame):
+        return np.column_stack([X, median])
+    name: Any = "predicted_median"
+    if not all(isinstance(known, str) for known in X.columns):
+        name = X.shape[1]  # scikit-learn refuses names of which some are text
+    while name in X.columns:
+        name += "_" if isinstance(name, str) else 1
+    return X.assign(predicted=median).set_axis([*X.columns, name], axis=1)
+
+
+def _power_of_two(y: FloatArray, residual: FloatArray) -> float:
+    """Give the unit in which residuals are about as large as y's deviations: what a library can work with."""
+    spread, left = np.mean(np.abs(y - np.median(y))), np.mean(np.abs(residual))
+    return float(np.ldexp(1.0, int(np.frexp(left)[1]) - int(np.frexp(spread)[1]))) if spread > 0 < left else 1.0

@@ -16,19 +16,22 @@ from sklearn.utils.validation import check_is_fitted
 from icqr.calibration import (
     Calibration,
     Certificate,
+    bounds_from_quantiles,
     check_coverage,
     quantile_levels,
     rows_needed,
     width_floor,
 )
+from icqr.cross_fitting import cross_fit
 from icqr.descriptions import describe_groups
-from icqr.features import Features, FloatArray, IntArray, Table
+from icqr.features import Features, FloatArray, IntArray, Table, blocks, take_rows
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
 from icqr.intervals import APPROXIMATE, GROUPWISE, NOT_CALIBRATED, IntervalRegressor, Seeds, check_labels
 from icqr.libraries import seeded
-from icqr.partition import GroupPartition, KMeansPartition, Partition
-from icqr.quantiles import PointModel, QuantileModel
+from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition
+from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, is_prefit
 from icqr.rows import Rows
+from icqr.selection import Evidence, select
 
 
 class Naive(IntervalRegressor):
@@ -108,11 +111,14 @@ class _QuantileRegressor(IntervalRegressor):
         model.set_params(estimator=seeded(self._inner(), seed))
         if model.n_jobs is None:
             model.set_params(n_jobs=self.n_jobs)
+        if isinstance(model.estimator, ResidualQuantiles) and model.estimator.n_jobs is None:
+            model.estimator.set_params(n_jobs=self.n_jobs)
         self.model_ = self._train(model, train, quantile_levels(self.coverage, self.side), **params)
-        bounds, crossed = self._bounds(train.X)
-        self.n_crossed_["train"] = int(crossed.sum())
+        parts = [self._bounds(take_rows(train.X, block)) for block in blocks(len(train.X))]
+        self.n_crossed_["train"] = sum(int(crossed.sum()) for _, crossed in parts)
         if self.conformity != "cqr":
-            self.conformity_ = replace(self.conformity_, floor=width_floor(self.conformity_.widths(bounds)))
+            widths = np.concatenate([self.conformity_.widths(bounds) for bounds, _ in parts])
+            self.conformity_ = replace(self.conformity_, floor=width_floor(widths))
 
     def predict_quantiles(self, X: Any, levels: Sequence[float] | None = None) -> FloatArray:
         """Give the quantile model's own predictions, (n, levels), sorted in each row.
@@ -128,6 +134,8 @@ class _QuantileRegressor(IntervalRegressor):
         return np.asarray(self.model_.predict(self._check_table(X), levels))
 
 
+#: Rows from which groups are put into words; calibration rows on which the leak alarm looks at the median's error.
+MOST_DESCRIBED, MOST_UNSEEN = 5000, 500
 NO_CALIBRATION = "QR has no calibration; use CQR or ICQR, which take the same estimator"
 
 
@@ -200,7 +208,7 @@ class QR(_QuantileRegressor):
 
     def _offsets(self, labels: IntArray, coverage: float) -> FloatArray:
         self._check_own(coverage)
-        return np.zeros((len(labels), 2))
+        return np.zeros((self.n_groups_ + 1, 2))
 
     def certificate(self, coverage: float | None = None) -> Certificate:
         """Say that nothing is promised."""
@@ -307,10 +315,13 @@ class ICQR(_QuantileRegressor):
         An interval, or a bound on one side.
     y_min, y_max : float, optional
         Known limits of y.
-    partition : partition, optional
-        By default `KMeansPartition()`. `GroupPartition` takes your own groups; anything with `fit` and `assign` does.
+    partition : partition or "auto", optional
+        By default `KMeansPartition()`. `ScorePartition` groups by predicted difficulty, `GroupPartition` takes your own
+        groups; anything with `fit` and `assign` does. "auto" chooses, from training rows alone: one group, K-means
+        clusters, or groups by difficulty and their number (`icqr.selection.select`); it fits the quantile model five
+        more times for that.
     importance : PermutationImportance, optional
-        By default `PermutationImportance()`.
+        By default `PermutationImportance()`; with ``partition="auto"``, 2 repeats on at most 2,000 rows.
     small_groups : {"pooled", "infinite", "error"}, default="pooled"
         What happens in a group with too few calibration rows: an offset from all rows, which promises nothing for these
         rows; an infinite interval, which keeps the promise; or an error.
@@ -329,6 +340,8 @@ class ICQR(_QuantileRegressor):
         Importance of each column; absent when the partition uses none.
     partition_ : partition
         The fitted partition.
+    selection_ : DataFrame
+        With ``partition="auto"``, the candidates, their losses and which was chosen.
     calibration_ : Calibration
         The sorted calibration scores of each group.
     groups_ : DataFrame
@@ -357,7 +370,7 @@ class ICQR(_QuantileRegressor):
         side: str = "both",
         y_min: float | None = None,
         y_max: float | None = None,
-        partition: Partition | None = None,
+        partition: Partition | str | None = None,
         importance: PermutationImportance | None = None,
         small_groups: str = "pooled",
         calibration_size: float = 1 / 3,
@@ -399,10 +412,11 @@ class ICQR(_QuantileRegressor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.partition is not None and not _is_partition(self.partition):
+        if not (self.partition is None or self._is_auto() or _is_partition(self.partition)):
             raise ValueError(
-                "partition must be KMeansPartition(), GroupPartition(…), WholePartition(), or an object with "
-                f"fit(X, y, bounds, weights, random_state) and assign(X), got {self.partition!r}"
+                "partition must be KMeansPartition(), ScorePartition(), GroupPartition(…), WholePartition(), 'auto', "
+                "or an object with fit(X, y, bounds, weights, random_state) and assign(X), "
+                f"got {self.partition!r}"
             )
         if self.importance is not None and (
             isinstance(self.importance, type) or not hasattr(self.importance, "compute")
@@ -414,44 +428,78 @@ class ICQR(_QuantileRegressor):
             if isinstance(data, str) and data not in ("train", "calibration"):
                 raise ValueError(f"{name}.data must be 'train' or 'calibration', got {data!r}")
         for part in (self.importance, self.partition):
-            if isinstance(part, PermutationImportance | KMeansPartition):
+            if isinstance(part, PermutationImportance | KMeansPartition | ScorePartition):
                 part.check_parameters()
 
     def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
         super()._check_columns(rows, train, held_out)
-        if self.partition is None or isinstance(self.partition, KMeansPartition):
+        if self.partition is None or self._is_auto() or isinstance(self.partition, KMeansPartition):
             Features(train.X).transform(held_out.X)
         if isinstance(self.partition, GroupPartition):
             clone(self.partition).fit(train.X, train.y, np.empty((len(train), 0)))
 
-    def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds) -> None:
-        partition = KMeansPartition() if self.partition is None else clone(self.partition, safe=False)
+    def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds, params: dict[str, Any]) -> None:
+        partition: Any = KMeansPartition() if self.partition is None else clone(self.partition, safe=False)
         weights = None
         if getattr(partition, "needs_weights", True):
             weights = self._weigh(train, held_out, seeds.importance)
         data = _rows_learned_from(partition)
         rows = held_out if data == "calibration" else train.extended(held_out) if data == "all" else train
-        # Scaling is always that of the training rows, whichever rows are clustered.
-        scaling = {"reference": train.X} if isinstance(partition, KMeansPartition) else {}
-        quantiles = self.model_.predict(rows.X)
-        partition.fit(rows.X, rows.y, quantiles, weights=weights, random_state=seeds.partition, **scaling)
+        given: dict[str, Any] = {"weights": weights, "random_state": seeds.partition}
+        if self._is_auto():
+            bounds = self._out_of_fold(train, seeds.partition, params)
+            evidence = Evidence(train, bounds, weights, self.conformity_, self.coverage, held_out.total)
+            partition, self.selection_ = select(evidence, seeds.partition)
+        elif getattr(partition, "needs_scores", False):
+            bounds = self._out_of_fold(train, seeds.partition, params)
+            scores = self.conformity_.scores(bounds, train.y)
+            partition.fit(train.X, train.y, bounds, **given, scores=scores, coverage=self.coverage)
+        else:
+            # Scaling is always that of the training rows, whichever rows are clustered.
+            given |= {"reference": train.X} if isinstance(partition, KMeansPartition) else {}
+            needs_bounds = getattr(partition, "needs_bounds", True)
+            bounds = self.model_.predict(rows.X) if needs_bounds else np.empty((len(rows), 0))
+            partition.fit(rows.X, rows.y, bounds, **given)
         if hasattr(partition, "merge_small"):
             partition.merge_small(held_out.total, rows_needed(self.coverage, self.symmetric))
         self.partition_ = partition
         self.n_groups_ = _count_groups(partition, train, held_out)
-        self.descriptions_ = self._describe(rows.X, weights)
+        described = min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED)
+        self.descriptions_ = self._describe(rows.some(described, seeds.partition).X, weights)
+
+    def _out_of_fold(self, train: Rows, seed: int, params: dict[str, Any]) -> FloatArray:
+        """Give (n, 3) bounds of the training rows by models that have not seen them."""
+        if is_prefit(self.estimator):
+            return self._bounds(train.X)[0]
+        fitted = self.model_.models_[0]
+        if isinstance(fitted, ResidualQuantiles):  # has made them for itself
+            quantiles = fitted.out_of_fold_
+        else:
+            model = clone(self.model_).set_params(n_jobs=None)
+            quantiles = cross_fit(model, train.X, train.y, self.model_.levels_, seed, params, self.n_jobs)[1]
+        return bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
+
+    def _is_auto(self) -> bool:
+        return isinstance(self.partition, str) and self.partition == "auto"
 
     def _weigh(self, train: Rows, held_out: Rows, seed: int) -> FloatArray:
-        importance = self.importance or PermutationImportance()
+        # For "auto" the weights only make one candidate of several.
+        default = PermutationImportance(n_repeats=2, max_rows=2000) if self._is_auto() else PermutationImportance()
+        importance = self.importance or default
         rows = held_out if importance.data == "calibration" else train
         self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
-        leak_alarm(self.importances_, held_out.y, self._bounds(held_out.X)[0][:, 1])
+        unseen = held_out.some(MOST_UNSEEN, seed)
+        leak_alarm(self.importances_, unseen.y, self._bounds(unseen.X)[0][:, 1])
         return self.importances_["share"].to_numpy()
 
     def _describe(self, X: Table, weights: FloatArray | None) -> pd.DataFrame:
+        if isinstance(self.partition_, GroupPartition):
+            return self.partition_.describe()
+        table = describe_groups(X, self._assign(X), self.n_groups_, weights)
         if hasattr(self.partition_, "describe"):
-            return pd.DataFrame(self.partition_.describe())
-        return describe_groups(X, self._assign(X), self.n_groups_, weights)
+            # The partition knows its rules; what sets the groups apart is seen in the rows.
+            return pd.DataFrame({**table, **pd.DataFrame(self.partition_.describe())})
+        return table
 
     def _guarantee(self) -> str:
         learned = [_rows_learned_from(self.partition_)]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import column_or_1d
 
-from icqr.features import FloatArray, IntArray, Table, as_table
+from icqr.features import FloatArray, IntArray, Table, as_table, draw_rows, take_rows
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,11 @@ class Rows:
 
     def take(self, index: IntArray) -> Rows:
         """Give some of the rows."""
-        X = self.X.iloc[index] if isinstance(self.X, pd.DataFrame) else self.X[index]
-        return Rows(X, self.y[index], self.index[index])
+        return Rows(take_rows(self.X, index), self.y[index], self.index[index])
+
+    def some(self, most: int, seed: int) -> Rows:
+        """Give all rows, or at most so many of them, drawn at random."""
+        return self.take(draw_rows(len(self), most, np.random.default_rng(seed)))
 
     def extended(self, other: Rows) -> Rows:
         """Give these and other rows, one below the other."""

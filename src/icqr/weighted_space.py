@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,13 +13,22 @@ Weights: TypeAlias = FloatArray | None
 
 #: How many categories of a column, the most frequent, get a column of their own; rarer ones count as missing.
 MOST_CATEGORIES = 100
+#: Columns that together hold less of the variance than this are left out: they hardly move a centroid.
+NEGLIGIBLE = 1e-3
 #: Scaled values end here: so many ranges away from the training rows is as far as a row gets. Keeps squares finite.
 FARTHEST = 1e9
 
 
 @dataclass(frozen=True)
 class WeightedSpace:
-    """Scaled, filled, one-hot and weighted features; columns that are constant or weigh nothing are left out."""
+    """Scaled, filled, one-hot and weighted features; columns that are constant or weigh nothing are left out.
+
+    Examples
+    --------
+    >>> space = WeightedSpace.of(np.array([[0.0, 5.0], [4.0, 5.0]]), np.array([0.5, 0.5]))
+    >>> space.transform(np.array([[2.0, 7.0]]))
+    array([[0.25]])
+    """
 
     features: Features
     columns: IntArray
@@ -33,25 +42,56 @@ class WeightedSpace:
     def of(cls, X: Table, weights: Weights) -> WeightedSpace:
         """Learn scaling from rows; weights are one per column of X, by default all equal."""
         features = Features(X, max_categories=MOST_CATEGORIES)
-        matrix, origin, _ = features.one_hot(X)
-        weight = _check_weights(weights, X.shape[1])[origin]
-        columns = np.flatnonzero((weight > 0) & ~np.isnan(matrix).all(axis=0))
-        matrix = matrix[:, columns]
-        # Powers of two: dividing by them is exact, and differences of the largest numbers stay finite.
-        unit = np.ldexp(1.0, np.frexp(np.nanmax(np.abs(matrix), axis=0))[1] - 1)
-        matrix = matrix / unit
-        low, fill = np.nanmin(matrix, axis=0), np.nanmedian(matrix, axis=0)
-        width = np.nanmax(matrix, axis=0) - low
-        varied = width > 0
-        learned = (columns, unit, low, width, fill, weight[columns])
-        return cls(features, *(part[varied] for part in learned))
+        weight = _check_weights(weights, X.shape[1])
+        origin = features.origins()
+        # One column at a time: a copy of all would take as much memory as the rows themselves.
+        parts = [
+            _scaling(features.one_hot_columns(X, positions), positions, weight[j])
+            for j in np.flatnonzero(weight > 0)
+            for positions in [np.flatnonzero(origin == j)]
+        ]
+        learned = (
+            [np.concatenate(part) for part in zip(*parts, strict=True)] if parts else [np.empty(0)] * len(_LEARNED)
+        )
+        return cls(features, learned[0].astype(np.intp), *learned[1:])
 
     def transform(self, X: Table) -> FloatArray:
         """Give the (n, columns) matrix in which K-means measures distances."""
+        matrix = self.features.one_hot_columns(X, self.columns)
         with np.errstate(over="ignore"):
-            matrix = self.features.one_hot(X)[0][:, self.columns] / self.unit
-            scaled = (np.where(np.isnan(matrix), self.fill, matrix) - self.low) / self.width
-        return np.asarray(np.clip(scaled, -FARTHEST, FARTHEST) * self.weight)
+            matrix /= self.unit
+            np.copyto(matrix, self.fill, where=np.isnan(matrix))
+            matrix -= self.low
+            matrix /= self.width
+        np.clip(matrix, -FARTHEST, FARTHEST, out=matrix)
+        matrix *= self.weight
+        return matrix
+
+    def columns_that_matter(self, Z: FloatArray) -> IntArray:
+        """Give the columns of these rows in the space but for those that hold next to none of their variance."""
+        variance = Z.var(axis=0)
+        order = np.argsort(variance, kind="stable")
+        return np.sort(order[np.cumsum(variance[order]) > NEGLIGIBLE * variance.sum()])
+
+    def only(self, columns: IntArray) -> WeightedSpace:
+        """Give the space of some of its columns."""
+        return replace(self, **{name: getattr(self, name)[columns] for name in _LEARNED})
+
+
+def _scaling(matrix: FloatArray, positions: IntArray, weight: float) -> tuple[Any, ...]:
+    """Give what `_LEARNED` names for the columns of a matrix that vary."""
+    known = ~np.isnan(matrix).all(axis=0)
+    matrix, positions = matrix[:, known], positions[known]
+    # Powers of two: dividing by them is exact, and differences of the largest numbers stay finite.
+    unit = np.ldexp(1.0, np.frexp(np.nanmax(np.abs(matrix), axis=0))[1] - 1)
+    matrix = matrix / unit
+    low, fill = np.nanmin(matrix, axis=0), np.nanmedian(matrix, axis=0)
+    width = np.nanmax(matrix, axis=0) - low
+    learned = (positions, unit, low, width, fill, np.full(len(positions), weight))
+    return tuple(part[width > 0] for part in learned)
+
+
+_LEARNED = ("columns", "unit", "low", "width", "fill", "weight")
 
 
 def _check_weights(weights: Weights, n_columns: int) -> FloatArray:

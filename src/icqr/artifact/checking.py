@@ -16,6 +16,7 @@ from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.values import encode
 from icqr.features import Features, FloatArray, Table
 from icqr.intervals import IntervalRegressor
+from icqr.quantiles import ResidualQuantiles
 
 #: What columns of numbers hold in the made-up rows; none that a logarithm or a root refuses.
 NUMBERS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)
@@ -51,7 +52,10 @@ def _made_up(model: IntervalRegressor) -> list[list[Any]]:
 def known_features(model: IntervalRegressor) -> Features | None:
     """Give what is known of the columns; with a pipeline and without a K-means partition, nothing is."""
     space = getattr(model.partition_, "space_", None)
-    features: Features | None = model.model_.encoder_.features or getattr(space, "features", None)
+    first = getattr(model.model_, "models_", [None])[0]
+    # It takes rows as they come, and its own models encode them.
+    fitted = first.medians_[0] if isinstance(first, ResidualQuantiles) else model.model_
+    features: Features | None = fitted.encoder_.features or getattr(space, "features", None)
     return features
 
 

@@ -23,10 +23,11 @@ from icqr.artifact.boosting import (
 )
 from icqr.artifact.container import ArtifactError
 from icqr.artifact.network import restore_network, store_network
+from icqr.artifact.quantile_models import pack_residual, pack_settings, unpack_residual, unpack_settings
 from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.scikit import is_estimator, restore_objects, store_objects
-from icqr.artifact.values import encode
-from icqr.quantiles import PrefitQuantiles, QuantileModel
+from icqr.families import PrefitQuantiles
+from icqr.quantiles import QuantileModel
 
 
 @contextmanager
@@ -173,23 +174,8 @@ def _unpack_frozen(unpacker: Unpacker, record: Record) -> FrozenEstimator:
     return FrozenEstimator(unpacker.unpack(record.record("estimator")))
 
 
-def pack_settings(packer: Packer, model: Any, place: str) -> dict[str, Any]:
-    """Give the parameters of a QuantileModel or a PointModel: an estimator, and plain values."""
-    given = model.get_params(deep=False)
-    estimator = packer.pack(given.pop("estimator"), f"{place}/estimator")
-    return {"estimator": estimator, **{name: encode(value, f"{place}.{name}") for name, value in given.items()}}
-
-
 def _unpack_quantile_model(unpacker: Unpacker, record: Record) -> QuantileModel:
     return QuantileModel(**unpack_settings(unpacker, record, QuantileModel()))
-
-
-def unpack_settings(unpacker: Unpacker, record: Record, like: Any) -> dict[str, Any]:
-    """Give back the parameters of a model like this."""
-    given = {"estimator": unpacker.unpack(record.optional("estimator"))}
-    given |= record.known(name for name in like.get_params(deep=False) if name != "estimator")
-    record.check_all_read()
-    return given
 
 
 _MODELS: dict[str, tuple[str, Callable[[Parts, Any, str], dict[str, Any]], Callable[[Record], Any]]] = {
@@ -206,6 +192,7 @@ _CONTAINERS: dict[str, tuple[str, Callable[[Packer, Any, str], dict[str, Any]], 
     "sklearn.FrozenEstimator": ("frozen", _pack_frozen, _unpack_frozen),
     "icqr.PrefitQuantiles": ("prefit", _pack_prefit, _unpack_prefit),
     "icqr.QuantileModel": ("quantile-model", pack_settings, _unpack_quantile_model),
+    "icqr.ResidualQuantiles": ("residual-quantiles", pack_residual, unpack_residual),
 }
 _RESTORES = {kind: restore for kind, _, restore in _MODELS.values()}
 _UNPACKS = {kind: unpack for kind, _, unpack in _CONTAINERS.values()}

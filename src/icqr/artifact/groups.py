@@ -1,113 +1,48 @@
-"""What was learned about columns and groups, as records of a file and back: features, space, partitions."""
+"""What was learned about groups, as records of a file and back: partitions, and small tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
+from icqr.artifact.columns import n_one_hot, positions, restore_features, store_features
 from icqr.artifact.container import ArtifactError
+from icqr.artifact.quantile_models import pack_settings, restore_quantile_model, store_quantile_model, unpack_settings
 from icqr.artifact.records import Parts, Record, refusing
-from icqr.artifact.values import encode, encode_labels, encode_parameters
-from icqr.features import Features
-from icqr.partition import GroupPartition, KMeansPartition, WholePartition
+from icqr.artifact.values import encode, encode_parameters
+from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
 from icqr.weighted_space import WeightedSpace
 
-# -- Columns ---------------------------------------------------------------------------------------------------------
-
-
-def store_features(features: Features | None, place: str) -> dict[str, Any] | None:
-    """Give the columns of the training rows: names, categories, and which were empty."""
-    if features is None:
-        return None
-    names = features.names
-    position = {name: j for j, name in enumerate(names or range(features.n_columns))}
-    return {
-        "n_columns": features.n_columns,
-        "names": None if names is None else encode(names, f"{place}.names"),
-        "empty": sorted(position[name] for name in features.empty),
-        "categories": [
-            {
-                "column": position[name],
-                "values": encode_labels(categories, f"{place}.categories"),
-                "one_hot": features.one_hot_codes[name].tolist(),
-            }
-            for name, categories in features.categories.items()
-        ],
-    }
-
-
-def restore_features(record: Record, n_columns: int) -> Features:
-    """Give the columns back."""
-    features = Features.__new__(Features)
-    features.n_columns = record.integer("n_columns", n_columns, n_columns)
-    features.names = record.value("names")
-    if features.names is not None:
-        check_names(features.names, n_columns, record.place)
-    known = range(n_columns) if features.names is None else features.names
-    features.empty = {known[j] for j in positions(record.items("empty"), n_columns, record.place)}
-    features.categories, features.one_hot_codes = {}, {}
-    given = record.records("categories")
-    columns = positions([one.raw("column") for one in given], n_columns, record.place)
-    if given and features.names is None:
-        raise ArtifactError(f"{record.place}: an array has no categories")
-    for j, one in zip(columns, given, strict=True):
-        labels = one.labels("values")
-        if labels.isna().any() or len(labels) == 0:
-            raise ArtifactError(f"{one.place} must have at least one category, and none that is missing")
-        shown = positions(one.items("one_hot"), len(labels), one.place)
-        features.categories[known[j]] = labels
-        features.one_hot_codes[known[j]] = np.array(shown, dtype=np.intp)
-        one.check_all_read()
-    record.check_all_read()
-    return features
-
-
-def check_names(names: Any, n_columns: int, place: str) -> None:
-    """Raise unless these are different names of so many columns: all text, or none, as scikit-learn wants them."""
-    if not isinstance(names, list) or len(names) != n_columns:
-        raise ArtifactError(f"{place} must have {n_columns} column names, got {str(names)[:80]}")
-    try:
-        distinct = len(set(names)) == n_columns
-    except TypeError as error:
-        raise ArtifactError(f"{place} must have column names, got {str(names)[:80]}") from error
-    if not distinct or len({isinstance(name, str) for name in names}) > 1:
-        raise ArtifactError(f"{place} must have different column names, all text or none, got {str(names)[:80]}")
-
-
-def positions(given: list[Any], n: int, place: str) -> list[int]:
-    """Give positions among n things: whole numbers from 0 to n - 1 that grow."""
-    if not all(type(j) is int and 0 <= j < n for j in given) or sorted(set(given)) != given:
-        raise ArtifactError(f"{place} must have growing positions from 0 to {n - 1}, got {str(given)[:80]}")
-    return given
-
-
-def _n_one_hot(features: Features) -> int:
-    return features.n_columns + sum(len(codes) - 1 for codes in features.one_hot_codes.values())
-
+if TYPE_CHECKING:
+    from icqr.artifact.estimators import Packer, Unpacker
 
 # -- Partitions ------------------------------------------------------------------------------------------------------
 
 _SPACE = tuple(one.name for one in fields(WeightedSpace) if one.name not in ("features", "columns"))
 _CLUSTERERS = {kind.__name__: kind for kind in (KMeans, MiniBatchKMeans)}
-_KINDS = ("kmeans", "groups", "whole")
+_KINDS = ("kmeans", "groups", "score", "whole")
 
 
-def store_partition(partition: Any, parts: Parts) -> dict[str, Any]:
+def store_partition(partition: Any, parts: Parts, packer: Packer) -> dict[str, Any]:
     """Give a fitted partition."""
-    record = store_settings(partition)
+    record = store_settings(partition, packer, "partition")
     if record["kind"] == "groups":
         record["keys"] = encode(partition.keys_.tolist(), "partition.keys")
     if record["kind"] == "kmeans":
         record |= _store_clusters(partition, parts)
+    if record["kind"] == "score":
+        record["edges"] = parts.array("partition/edges", partition.edges_, "float64")
+        record["counts"] = partition.counts_.tolist()
+        record["model"] = store_quantile_model(packer, partition.model_, "partition/model")
     return record
 
 
-def store_settings(partition: Any) -> dict[str, Any]:
+def store_settings(partition: Any, packer: Packer, place: str) -> dict[str, Any]:
     """Give a partition as the user set it."""
     if type(partition) is WholePartition:
         return {"kind": "whole"}
@@ -118,6 +53,8 @@ def store_settings(partition: Any) -> dict[str, Any]:
                 "as at predict, and use GroupPartition('that column')"
             )
         return {"kind": "groups", "by": encode(partition.by, "partition.by")}
+    if type(partition) is ScorePartition:
+        return {"kind": "score", **pack_settings(packer, partition, place)}
     if type(partition) is not KMeansPartition:
         raise ArtifactError(
             f"the partition is of type {type(partition).__module__}.{type(partition).__qualname__}, whose code a file "
@@ -153,10 +90,8 @@ def _store_clusters(partition: KMeansPartition, parts: Parts) -> dict[str, Any]:
     }
 
 
-def restore_settings(record: Record | None) -> Any:
+def restore_settings(record: Record, unpacker: Unpacker) -> Any:
     """Give back a partition as the user set it."""
-    if record is None:
-        return None
     kind = record.text("kind", _KINDS)
     if kind == "whole":
         return WholePartition()
@@ -165,6 +100,8 @@ def restore_settings(record: Record | None) -> Any:
         if not isinstance(by, str | int | float | list | tuple) or by in ([], ()):
             raise ArtifactError(f"{record.place}.by must be a column, or a list of columns")
         return GroupPartition(by)
+    if kind == "score":
+        return _restore_score_settings(record, unpacker)
     partition = KMeansPartition()
     parameters = record.known(name for name in partition.get_params(deep=False) if name != "clusterer")
     clusterer = _restore_clusterer(record.optional("clusterer"))
@@ -172,6 +109,13 @@ def restore_settings(record: Record | None) -> Any:
         partition.set_params(**parameters, clusterer=clusterer).check_parameters()
         if partition.data not in ("train", "calibration"):
             raise ValueError("data must be train or calibration")
+    return partition
+
+
+def _restore_score_settings(record: Record, unpacker: Unpacker) -> ScorePartition:
+    partition = ScorePartition(**unpack_settings(unpacker, record, ScorePartition()))
+    with refusing(record.place):
+        partition.check_parameters()
     return partition
 
 
@@ -185,17 +129,27 @@ def _restore_clusterer(record: Record | None) -> Any:
         return kind(**parameters)
 
 
-def restore_partition(record: Record, n_columns: int) -> Any:
+def restore_partition(record: Record, n_columns: int, unpacker: Unpacker) -> Any:
     """Give back a fitted partition."""
-    partition = restore_settings(record)
+    partition = restore_settings(record, unpacker)
     if isinstance(partition, KMeansPartition):
         _restore_clusters(record, n_columns, partition)
     elif isinstance(partition, GroupPartition):
         _restore_keys(record, partition)
+    elif isinstance(partition, ScorePartition):
+        _restore_difficulty(record, n_columns, partition, unpacker)
     else:
         partition.n_groups_ = 1
     record.check_all_read()
     return partition
+
+
+def _restore_difficulty(record: Record, n_columns: int, partition: ScorePartition, unpacker: Unpacker) -> None:
+    partition.edges_ = record.array("edges", "float64", (None,))
+    partition.counts_ = _whole_numbers(record, "counts", partition.n_groups_)
+    partition.model_ = restore_quantile_model(unpacker, record.record("model"), n_columns)
+    if (np.diff(partition.edges_) <= 0).any() or len(partition.model_.levels_) != 1:
+        raise ArtifactError(f"{record.place} must have growing edges, and a model of one level")
 
 
 def _restore_keys(record: Record, partition: GroupPartition) -> None:
@@ -221,7 +175,7 @@ def _objects(values: Any) -> pd.Index[Any]:
 
 def _restore_clusters(record: Record, n_columns: int, partition: KMeansPartition) -> None:
     features = restore_features(record.record("features"), n_columns)
-    columns = positions(record.items("columns"), _n_one_hot(features), f"{record.place}.columns")
+    columns = positions(record.items("columns"), n_one_hot(features), f"{record.place}.columns")
     learned = {name: record.array(name, "float64", (len(columns),)) for name in _SPACE}
     if not all((learned[name] > 0).all() for name in ("unit", "width", "weight")):
         raise ArtifactError(f"{record.place}: unit, width and weight must be larger than 0")

@@ -9,32 +9,37 @@ from sklearn.utils import get_tags
 
 from icqr.artifact.calibrations import restore_calibration, store_calibration
 from icqr.artifact.checking import check_predictions, store_check
+from icqr.artifact.columns import check_names
 from icqr.artifact.container import ArtifactError
-from icqr.artifact.estimators import Packer, Unpacker, offering_to_leave_out, pack_settings, unpack_settings
+from icqr.artifact.estimators import Packer, Unpacker, offering_to_leave_out
 from icqr.artifact.groups import (
-    check_names,
-    restore_features,
     restore_partition,
     restore_settings,
     restore_table,
-    store_features,
     store_partition,
     store_settings,
     store_table,
 )
+from icqr.artifact.quantile_models import check_fitted, pack_settings, restore_encoder, store_encoder, unpack_settings
 from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.values import encode, encode_labels
 from icqr.calibration import check_coverage, quantile_levels
 from icqr.importance import PermutationImportance, median_absolute_error
 from icqr.intervals import IntervalRegressor
-from icqr.libraries import Encoder, Library, Range
 from icqr.quantiles import PointModel, QuantileModel
 from icqr.regressors import CQR, ICQR, QR, Naive
 
 METHODS: dict[str, type[IntervalRegressor]] = {kind.__name__: kind for kind in (Naive, QR, CQR, ICQR)}
 _IMPORTANCES = {"feature": object, "mean": float, "std": float, "share": float, "error_ratio": float}
+_SELECTION = {
+    "partition": str,
+    "groups": int,
+    "loss": float,
+    "difference": float,
+    "standard_error": float,
+    "chosen": bool,
+}
 _DESCRIPTIONS = {"rule": str, "fidelity": float, "features": str}
-_CATEGORIES = ("one-hot", "native", "text")
 
 
 # -- Writing ---------------------------------------------------------------------------------------------------------
@@ -45,32 +50,35 @@ def store_method(model: IntervalRegressor, parts: Parts, with_estimator: bool) -
     packer = Packer(parts)
     record = {
         "method": type(model).__name__,
-        "parameters": _store_parameters(model),
+        "parameters": _store_parameters(model, packer),
         "coverage": encode(model.coverage_, "coverage"),
         "n_columns": model.n_features_in_,
         "columns": None if model.columns_ is None else encode_labels(model.columns_, "columns"),
         "n_train": int(model.n_train_),
         "n_crossed": {name: int(n) for name, n in model.n_crossed_.items()},
-        "encoder": _store_encoder(model.model_.encoder_),
-        "partition": store_partition(model.partition_, parts),
+        "encoder": store_encoder(model.model_.encoder_),
+        "partition": store_partition(model.partition_, parts, packer),
         "importances": store_table(model.importances_) if hasattr(model, "importances_") else None,
         "descriptions": store_table(model.descriptions_),
         "calibration": store_calibration(model, parts),
         "quantiles": _store_quantiles(model, packer) if with_estimator else None,
         "check": store_check(model, parts),
     }
+    if hasattr(model, "selection_"):
+        record["selection"] = store_table(model.selection_)
     with offering_to_leave_out():
         return {"model": record, "scikit_learn": packer.finish()}
 
 
-def _store_parameters(model: IntervalRegressor) -> dict[str, Any]:
+def _store_parameters(model: IntervalRegressor, packer: Packer) -> dict[str, Any]:
     """Give all parameters but the estimator."""
     given = model.get_params(deep=False)
     given.pop("estimator")
     stored: dict[str, Any] = {}
     if "partition" in given:
         partition = given.pop("partition")
-        stored["partition"] = None if partition is None else store_settings(partition)
+        plain = partition is None or isinstance(partition, str)
+        stored["partition"] = partition if plain else store_settings(partition, packer, "parameters/partition")
         stored["importance"] = _store_importance(given.pop("importance"))
     return {**stored, **{name: _droppable(name, value) for name, value in given.items()}}
 
@@ -112,19 +120,6 @@ def _store_quantiles(model: IntervalRegressor, packer: Packer) -> dict[str, Any]
         }
 
 
-def _store_encoder(encoder: Encoder) -> dict[str, Any] | None:
-    """Give how rows are brought into the form that the model takes; None if it takes them as they come."""
-    if encoder.features is None:
-        return None
-    return {
-        "features": store_features(encoder.features, "columns"),
-        "categories": encoder.library.categories,
-        "forbidden": encoder.library.forbidden,
-        "largest": encode(encoder.library.X.largest, "largest"),
-        "why": encoder.library.X.why,
-    }
-
-
 # -- Reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +131,7 @@ def restore_method(manifest: Record, given: Any) -> IntervalRegressor:
     kind = METHODS[record.text("method", tuple(METHODS))]
     quantiles = record.optional("quantiles")
     _check_given(quantiles, given, kind)
-    model = kind(**_restore_parameters(record.record("parameters"), kind))
+    model = kind(**_restore_parameters(record.record("parameters"), kind, unpacker))
     model.coverage_ = record.value("coverage")
     with refusing(record.place):
         model._check_parameters()
@@ -144,14 +139,16 @@ def restore_method(manifest: Record, given: Any) -> IntervalRegressor:
     _restore_columns(record, model)
     model.n_train_ = record.integer("n_train", 0)
     model.n_crossed_ = _restore_crossed(record.record("n_crossed"))
-    model.partition_ = restore_partition(record.record("partition"), model.n_features_in_)
+    model.partition_ = restore_partition(record.record("partition"), model.n_features_in_, unpacker)
     model.n_groups_ = int(model.partition_.n_groups_)
     model.descriptions_ = restore_table(record.record("descriptions"), _DESCRIPTIONS, model.n_groups_)
     importances = record.optional("importances")
     if importances is not None:
         model.importances_ = restore_table(importances, _IMPORTANCES, model.n_features_in_)
+    if record.has("selection"):
+        model.selection_ = restore_table(record.record("selection"), _SELECTION)
     restore_calibration(record.record("calibration"), model)
-    encoder = _restore_encoder(record.optional("encoder"), model.n_features_in_)
+    encoder = restore_encoder(record.optional("encoder"), model.n_features_in_)
     if quantiles is None:
         model.estimator, model.model_ = given, _made(model, [given])
     else:
@@ -175,18 +172,26 @@ def _check_given(quantiles: Record | None, given: Any, kind: type[IntervalRegres
         )
 
 
-def _restore_parameters(record: Record, kind: type[IntervalRegressor]) -> dict[str, Any]:
+def _restore_parameters(record: Record, kind: type[IntervalRegressor], unpacker: Unpacker) -> dict[str, Any]:
     known = kind().get_params(deep=False)
     found: dict[str, Any] = {}
     if "partition" in known:
-        settings = record.optional("partition")
-        found["partition"] = restore_settings(settings)
-        if settings is not None:
-            settings.check_all_read()
+        found["partition"] = _restore_partition_parameter(record, unpacker)
         found["importance"] = _restore_importance(record.optional("importance"))
     found |= record.known(name for name in known if name not in ("estimator", "partition", "importance"))
     record.check_all_read()
     return found
+
+
+def _restore_partition_parameter(record: Record, unpacker: Unpacker) -> Any:
+    if record.is_none("partition"):
+        return None
+    if record.is_text("partition"):
+        return record.text("partition", ("auto",))
+    settings = record.record("partition")
+    partition = restore_settings(settings, unpacker)
+    settings.check_all_read()
+    return partition
 
 
 def _restore_importance(record: Record | None) -> PermutationImportance | None:
@@ -229,6 +234,7 @@ def _restore_quantiles(record: Record, model: IntervalRegressor, unpacker: Unpac
     made = _made(model, fitted)
     with refusing(record.place):
         made.set_params(**unpack_settings(unpacker, settings, made))
+        settings.check_all_read()
         model._check_parameters()
         for one in (model, *fitted):
             if hasattr(one, "__sklearn_tags__"):
@@ -237,8 +243,7 @@ def _restore_quantiles(record: Record, model: IntervalRegressor, unpacker: Unpac
 
 
 def _made(model: IntervalRegressor, fitted: list[Any]) -> QuantileModel | PointModel:
-    if not fitted or not all(hasattr(one, "predict") or hasattr(one, "predict_quantiles") for one in fitted):
-        raise ArtifactError("the file must have at least one fitted model, each with predict")
+    check_fitted(fitted)
     if isinstance(model, Naive):
         point = PointModel()
         point.model_ = fitted[0]
@@ -247,20 +252,3 @@ def _made(model: IntervalRegressor, fitted: list[Any]) -> QuantileModel | PointM
     quantile.levels_ = quantile_levels(model.coverage_, model.conformity_.side)
     quantile.models_ = fitted
     return quantile
-
-
-def _restore_encoder(record: Record | None, n_columns: int) -> Encoder:
-    encoder = Encoder.__new__(Encoder)
-    encoder.features, encoder.library = None, Library("raw")
-    # Of use in fitting alone, which makes a new encoder.
-    encoder.prefix, encoder.step_prefix, encoder.transforms_target = "", None, False
-    encoder.synonyms, encoder.own_settings = {}, {}
-    if record is not None:
-        encoder.features = restore_features(record.record("features"), n_columns)
-        encoder.library = Library(
-            categories=record.text("categories", _CATEGORIES),
-            forbidden=record.text("forbidden"),
-            X=Range(largest=record.number("largest"), why=record.text("why")),
-        )
-        record.check_all_read()
-    return encoder

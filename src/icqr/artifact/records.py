@@ -107,6 +107,10 @@ class Record:
         """Tell whether a field is None, and take it if so."""
         return name in self._fields and self._fields[name] is None and self.raw(name) is None
 
+    def is_text(self, name: str) -> bool:
+        """Tell whether a field is a text."""
+        return isinstance(self._fields.get(name), str)
+
     def raw(self, name: str) -> Any:
         """Take a field as it is."""
         if name not in self._fields:

@@ -16,9 +16,10 @@ from icqr.cli.building import check_gaps, make_model, make_partition, need_repor
 from icqr.cli.console import progress, say, say_all, say_json, say_table
 from icqr.cli.data import read_rows
 from icqr.cli.options import Setting, Source
+from icqr.families import Levels
 from icqr.features import FloatArray
 from icqr.libraries import seeded
-from icqr.quantiles import Levels, QuantileModel
+from icqr.quantiles import QuantileModel
 from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.reporting import report, summarize
 from icqr.reporting.tables import Cell, Column, Row, Table, number, share, span, tables_of, text, verdict
@@ -33,6 +34,11 @@ class SharedBounds:
 
     def __init__(self, model: QuantileModel) -> None:
         self.model = model
+        self.levels_ = model.levels_
+
+    def replacer(self, X: Any) -> Any:
+        """Prepare predictions with one column replaced, as importance needs them."""
+        return self.model.replacer(X)
 
     def predict_quantiles(self, X: Any, levels: Levels) -> FloatArray:
         """Give (n, levels) quantiles."""
@@ -89,7 +95,7 @@ def compare_methods(source: Source, setting: Setting, report_path: str | None, j
         methods = _fitted(SharedBounds(bounds), split, setting, partition)
         begin("Checking the four methods")
         X_test, y_test = split.X[2], split.y[2]
-        found = compare(methods, X_test, y_test, groups=setting.groups, random_state=setting.seed)
+        found = compare(methods, X_test, y_test, random_state=setting.seed)  # groups are those of ICQR
         begin("Putting the results together")
         about = _about(described, split, setting)
         summary = summarize(found, X_test, y_test, methods=methods, about=about)

@@ -95,21 +95,9 @@ class RawHeads:
         """Give (n, levels) quantiles."""
         return np.asarray(self.network.predict_quantiles(X))
 
-    def replacer(self, X: Any) -> ReorderedColumn:
+    def replacer(self, X: Any) -> Any:
         """Prepare predictions with one column replaced."""
-        return ReorderedColumn(self.network, X)
-
-
-class ReorderedColumn:
-    """The network's fast replacement of a column (a rank-one change of its first layer), by orders of the rows."""
-
-    def __init__(self, network: Any, X: FloatArray) -> None:
-        self.X = X
-        self.inner = network.replacer(X)
-
-    def replace(self, column: int, orders: IntArray) -> FloatArray:
-        """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
-        return np.asarray(self.inner.replace(column, self.X[:, column][orders]))
+        return self.network.replacer(X)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from icqr.features import FloatArray
+from icqr.features import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from icqr.neural.estimator import QuantileNetwork
@@ -45,7 +45,7 @@ class Replacer:
     >>> X = np.random.default_rng(0).uniform(size=(200, 3))
     >>> model = QuantileNetwork(hidden=(8,), epochs=5, random_state=0).fit(X, X[:, 0])
     >>> replacer = model.replacer(X)
-    >>> replacer.replace(1, np.stack([X[::-1, 1], X[:, 1]])).shape
+    >>> replacer.replace(1, np.stack([np.arange(200)[::-1], np.arange(200)])).shape
     (2, 200, 3)
     """
 
@@ -58,31 +58,34 @@ class Replacer:
             [self._upper(layers, first) for layers, first in zip(model._networks(), self._first, strict=True)]
         )
 
+    @property
+    def predicted(self) -> FloatArray:
+        """The quantiles of the rows as they are, unsorted; with several networks their mean."""
+        return self._model._unscaled(self._base.mean(axis=0))
+
     @staticmethod
     def _upper(layers: Sequence[Layer], first: FloatArray) -> FloatArray:
         return np.concatenate([raise_up(layers, first[block].copy()) for block in blocks(len(first))])
 
-    def replace(self, column: int, values: ArrayLike) -> FloatArray:
-        """Predict as if the column held other values, all other columns unchanged.
+    def replace(self, column: int, orders: IntArray) -> FloatArray:
+        """Predict as if the column held other rows' values, all other columns unchanged.
 
         Parameters
         ----------
         column : int
             The column's position.
-        values : array-like of shape (R, n)
-            R times the values of the column, for the n rows in order.
+        orders : array of shape (R, n)
+            R times the rows from which the n rows take the column's value.
 
         Returns
         -------
         ndarray of shape (R, n, levels)
             The quantiles, unsorted; with several networks their mean.
         """
-        new = np.asarray(values, dtype=np.float64)
-        if new.ndim != 2 or new.shape[1] != len(self._X):
-            raise ValueError(f"values must have the shape (R, {len(self._X)}), got {new.shape}; give one row a repeat")
-        shift = (new - self._X[:, column]) / self._model.x_range_[column]
+        values = self._X[:, column]
+        shift = (values[orders] - values) / self._model.x_range_[column]
         repeat, row = np.nonzero(shift)
-        quantiles = np.repeat(self._base.mean(axis=0)[None], len(new), axis=0)
+        quantiles = np.repeat(self._base.mean(axis=0)[None], len(orders), axis=0)
         if len(row):
             changed = [
                 self._changed(layers, first, column, row, shift[repeat, row])

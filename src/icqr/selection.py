@@ -1,0 +1,209 @@
+"""partition="auto": which partition, from training rows alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from icqr.calibration import Calibration, Conformity
+from icqr.cross_fitting import cross_fit
+from icqr.features import FloatArray, IntArray
+from icqr.partition import KMeansPartition, ScorePartition, WholePartition
+from icqr.rows import Rows
+from icqr.score_partition import cut
+from icqr.weighted_space import Weights
+
+#: Numbers of difficulty groups that are tried.
+SIZES = (2, 4, 8, 16)
+#: A group gets at least about so many calibration rows. With 100 its offset's own error costs some 0.5 % of width.
+ROWS = 100
+#: Training rows are parted so often, at random, into rows that calibrate and rows that are judged.
+SPLITS = 10
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A partition to choose from, and the labels that stand for it on training rows.
+
+    Labels by a regressor of scores are out-of-fold: those of rows it knows would flatter it.
+    """
+
+    kind: str
+    partition: Any
+    labels: IntArray
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return int(self.labels.max()) + 1
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of the training rows, and what is asked.
+
+    Parameters
+    ----------
+    rows : Rows
+        The training rows.
+    bounds : array of shape (n, 3)
+        Their raw bounds, out-of-fold.
+    weights : array, optional
+        The columns' importance; by default all equal.
+    conformity : Conformity
+        The score.
+    coverage : float
+        The coverage.
+    n_calibration : int
+        The number of calibration rows there will be.
+    """
+
+    rows: Rows
+    bounds: FloatArray
+    weights: Weights
+    conformity: Conformity
+    coverage: float
+    n_calibration: int
+
+    @property
+    def scores(self) -> FloatArray:
+        """The rows' conformity scores, (n, sides)."""
+        return self.conformity.scores(self.bounds, self.rows.y)
+
+
+def select(evidence: Evidence, seed: int) -> tuple[Any, pd.DataFrame]:
+    """Give the partition that has the most groups at no cost, fitted, and a table of all that were tried.
+
+    1. Candidates: one group; K-means clusters; 2, 4, 8 and 16 groups by predicted difficulty. Each group of a candidate
+       will have about 100 calibration rows or more: on small data, one group is all there is.
+    2. Ten times, as many training rows as there will be calibration rows (at most half) calibrate each candidate, and
+       the others judge it, on out-of-fold bounds: a row's loss is the sum of the pinball losses of its bounds, which
+       is the interval score up to a factor.
+    3. A candidate is as good as the best one if its mean loss is larger by no more than one standard error, that of the
+       mean of the rows' differences.
+    4. Of those, the one with the most groups: coverage holds in each, so that more groups promise more. K-means
+       clusters, which say less about difficulty, are taken where nothing else is as good.
+
+    Returns
+    -------
+    partition : partition
+        The chosen one.
+    table : DataFrame
+        A row per candidate: `partition`, `groups`, `loss`, `difference` from the best with its `standard_error`, and
+        whether it was `chosen`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 1))
+    >>> y = X[:, 0] * rng.normal(size=2000)
+    >>> bounds = np.tile([-1.0, 0.0, 1.0], (2000, 1))  # of the same width everywhere
+    >>> evidence = Evidence(Rows(X, y, np.arange(2000)), bounds, np.ones(1), Conformity(), 0.9, n_calibration=1000)
+    >>> partition, table = select(evidence, seed=0)
+    >>> partition
+    ScorePartition()
+    """
+    candidates = _candidates(evidence, seed)
+    losses = _losses(candidates, evidence, seed)
+    means = losses.mean(axis=1)
+    best = int(means.argmin())
+    errors = (losses - losses[best]).std(axis=1) / np.sqrt(losses.shape[1])
+    good = np.flatnonzero(means - means[best] <= errors)
+    chosen = max(good, key=lambda j: (candidates[j].kind != "K-means", candidates[j].n_groups))
+    table = pd.DataFrame(
+        {
+            "partition": [candidate.kind for candidate in candidates],
+            "groups": [candidate.n_groups for candidate in candidates],
+            "loss": means,
+            "difference": means - means[best],
+            "standard_error": errors,
+            "chosen": np.arange(len(candidates)) == chosen,
+        }
+    )
+    partition = candidates[chosen].partition
+    if isinstance(partition, ScorePartition):
+        partition.fit(**_given(evidence, seed), scores=evidence.scores, coverage=evidence.coverage)
+    return partition, table
+
+
+def _given(evidence: Evidence, seed: int) -> dict[str, Any]:
+    return {"X": evidence.rows.X, "y": evidence.rows.y, "bounds": evidence.bounds, "random_state": seed}
+
+
+def _candidates(evidence: Evidence, seed: int) -> list[Candidate]:
+    X = evidence.rows.X
+    whole = WholePartition().fit(**_given(evidence, seed))
+    one = Candidate("one group", whole, whole.assign(X))
+    sizes = [size for size in SIZES if evidence.n_calibration >= size * ROWS]
+    if not sizes:
+        return [one]
+    clusters = KMeansPartition()
+    with warnings.catch_warnings():
+        # About clusters that explain little, or a single one: others are chosen then.
+        warnings.simplefilter("ignore", UserWarning)
+        clusters.fit(**_given(evidence, seed), weights=evidence.weights)
+    clusters.merge_small(evidence.n_calibration, ROWS)
+    difficulty = _difficulty(evidence, seed)
+    others = [Candidate("K-means", clusters, clusters.assign(X))]
+    for size in sizes:
+        labels = np.searchsorted(cut(difficulty, size), difficulty)
+        others.append(Candidate("difficulty", ScorePartition(size), labels))
+    return [one, *(candidate for candidate in others if candidate.n_groups > 1)]
+
+
+def _difficulty(evidence: Evidence, seed: int) -> FloatArray:
+    """Give each row's predicted difficulty, out-of-fold."""
+    scores, levels = evidence.scores.max(axis=1), (float(evidence.coverage),)
+    regressor = ScorePartition().regressor(seed)
+    return cross_fit(regressor, evidence.rows.X, scores, levels, seed)[1][:, 0]
+
+
+# -- Judging ---------------------------------------------------------------------------------------------------------
+
+
+def _losses(candidates: list[Candidate], evidence: Evidence, seed: int) -> FloatArray:
+    """Give (candidates, rows) losses, each row's the mean over the splits in which it was judged."""
+    y, scores, conformity = evidence.rows.y, evidence.scores, evidence.conformity
+    sums, times = np.zeros((len(candidates), len(y))), np.zeros(len(y))
+    for some, others in _splits(len(y), evidence.n_calibration, seed):
+        times[others] += 1
+        for j, candidate in enumerate(candidates):
+            calibration = Calibration.from_scores(
+                conformity, scores[some], candidate.labels[some], candidate.n_groups, "pooled"
+            )
+            with warnings.catch_warnings():
+                # With fewer training than calibration rows, a group may be too small here and large enough there.
+                warnings.simplefilter("ignore", UserWarning)
+                offsets = calibration.offsets(evidence.coverage, candidate.labels[others])
+            intervals = conformity.intervals(evidence.bounds[others], offsets)
+            sums[j, others] += pinball(intervals, y[others], conformity.side, evidence.coverage)
+    judged = times > 0
+    return np.asarray(sums[:, judged] / times[judged])
+
+
+def _splits(n: int, n_calibration: int, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
+    rng = np.random.default_rng(seed)
+    size = min(n_calibration, n // 2)
+    for _ in range(SPLITS):
+        order = rng.permutation(n)
+        yield order[:size], order[size:]
+
+
+def pinball(intervals: FloatArray, y: FloatArray, side: str, coverage: float) -> FloatArray:
+    """Give each row's sum of the pinball losses of its bounds; a side that is not asked for has none.
+
+    Examples
+    --------
+    >>> pinball(np.array([[0.0, 10.0]]), np.array([12.0]), "both", 0.9).round(3)
+    array([2.5])
+    """
+    tail = (1 - float(coverage)) / (2 if side == "both" else 1)
+    lower, upper = intervals.T
+    below = np.where(y < lower, (1 - tail) * (lower - y), tail * (y - lower)) if side != "upper" else 0.0
+    above = np.where(y > upper, (1 - tail) * (y - upper), tail * (upper - y)) if side != "lower" else 0.0
+    return np.asarray(below + above)

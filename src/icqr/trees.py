@@ -1,0 +1,406 @@
+"""Trees read out of boosted models, and what these predict when one column's values are replaced.
+
+Permutation importance asks a model again and again about the same rows with one column changed. For trees most of the
+way to the answer is always the same. Each split clears, for the rows that it sends to the right, the leaves on its left
+from a set of leaves; the first leaf left in the set is where the row ends (QuickScorer, Lucchese et al., SIGIR 2015).
+What the splits on one column clear depends on that column's value alone. So for each tree and column the leaves that
+all *other* columns leave over are kept, and with a new value all that is left to do is an intersection of two sets:
+no tree is walked again, and trees without the column are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from icqr.features import FloatArray, IntArray
+from icqr.libraries import class_names
+
+Sets: TypeAlias = NDArray[Any]  # of unsigned whole numbers
+#: Larger jobs take too much memory: a level has two sets of leaves for each tree, column of it, and row.
+MOST_SETS = 2**25
+#: On so many rows the trees as they are read here are compared with the model itself.
+ROWS_CHECKED = 100
+#: A set of leaves is a number of 64 bits at most.
+MOST_LEAVES = 64
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The trees of one model, their nodes one after the other.
+
+    `roots` has a node for each tree, `tree` a tree for each node. `left` and `right` are nodes (a leaf has itself); a
+    row goes left if its value is at most the threshold, or among the categories, or, where it has none, as
+    `missing_left` says.
+    """
+
+    roots: IntArray
+    tree: IntArray
+    left: IntArray
+    right: IntArray
+    column: IntArray
+    threshold: FloatArray
+    missing_left: NDArray[np.bool_]
+    value: FloatArray
+    categories: dict[int, NDArray[np.uint32]]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Trees]) -> Trees:
+        """Put the trees of several models, or single trees, one after the other."""
+        starts = np.cumsum([0, *(len(part.left) for part in parts)])[:-1]
+        first_trees = np.cumsum([0, *(len(part.roots) for part in parts)])[:-1]
+
+        def joined(name: str, shifts: Any = None) -> Any:
+            shifts = np.zeros(len(parts), dtype=np.intp) if shifts is None else shifts
+            return np.concatenate([getattr(part, name) + shift for part, shift in zip(parts, shifts, strict=True)])
+
+        sets = {
+            int(node + start): bits
+            for part, start in zip(parts, starts, strict=True)
+            for node, bits in part.categories.items()
+        }
+        return cls(
+            joined("roots", starts),
+            joined("tree", first_trees),
+            joined("left", starts),
+            joined("right", starts),
+            joined("column"),
+            joined("threshold"),
+            np.concatenate([part.missing_left for part in parts]),
+            joined("value"),
+            sets,
+        )
+
+    @property
+    def splits(self) -> IntArray:
+        """The nodes that are no leaves."""
+        return np.flatnonzero(self.left != np.arange(len(self.left)))
+
+    def levels(self) -> list[IntArray]:
+        """Give the nodes level by level, the roots first."""
+        found = [self.roots]
+        while len(inner := found[-1][self.left[found[-1]] != found[-1]]):
+            found.append(np.concatenate([self.left[inner], self.right[inner]]))
+        return found
+
+
+# -- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def _read_hist(model: Any) -> Trees | None:
+    predictors = [iteration[0] for iteration in model._predictors]
+    nodes = np.concatenate([predictor.nodes for predictor in predictors])
+    sizes = [len(predictor.nodes) for predictor in predictors]
+    roots = np.cumsum([0, *sizes[:-1]])
+    tree = np.repeat(np.arange(len(sizes)), sizes)
+    inner, own = nodes["is_leaf"] == 0, np.arange(len(nodes))
+    column = nodes["feature_idx"].astype(np.intp)
+    if model.is_categorical_ is not None:  # such columns come first in its trees
+        column = np.argsort(~model.is_categorical_, kind="stable")[column]
+    return Trees(
+        roots,
+        tree,
+        np.where(inner, roots[tree] + nodes["left"], own),
+        np.where(inner, roots[tree] + nodes["right"], own),
+        column,
+        nodes["num_threshold"],
+        nodes["missing_go_to_left"] == 1,
+        nodes["value"],
+        {
+            node: predictors[tree[node]].raw_left_cat_bitsets[nodes["bitset_idx"][node]]
+            for node in np.flatnonzero(inner & (nodes["is_categorical"] == 1)).tolist()
+        },
+    )
+
+
+def _read_lightgbm(model: Any) -> Trees | None:
+    text = model.booster_.model_to_string()
+    lines: dict[str, list[str]] = defaultdict(list)
+    for line in text[text.index("\nTree=") : text.index("\nend of trees")].splitlines():
+        name, _, values = line.partition("=")
+        lines[name].append(values)
+
+    def numbers(name: str, dtype: Any = np.intp) -> Any:
+        return np.fromstring(" ".join(lines[name]), dtype=dtype, sep=" ")
+
+    kind, threshold = numbers("decision_type"), numbers("threshold", np.float64)
+    missing, is_category = kind >> 2, (kind & 1) > 0
+    if "\naverage_output" in text or numbers("is_linear").any() or (missing == 1).any():  # 1: zeros count as missing
+        return None
+    n_leaves = numbers("num_leaves")
+    tree = np.repeat(np.arange(len(n_leaves)), n_leaves - 1)
+    # Here splits come first, tree by tree, then leaves; there a child below 0 is a leaf, counted from -1 down.
+    n_splits = len(tree)
+    first_split, first_leaf = (np.cumsum([0, *sizes[:-1]]) for sizes in (n_leaves - 1, n_leaves))
+    leaves = np.arange(n_splits, n_splits + int(n_leaves.sum()))
+
+    def children(name: str) -> IntArray:
+        child = numbers(name)
+        return np.concatenate(
+            [np.where(child < 0, n_splits + first_leaf[tree] + ~child, first_split[tree] + child), leaves]
+        )
+
+    padding = np.zeros(len(leaves), dtype=np.intp)
+    # Without missing values in training a missing value is a 0; a missing category always goes right.
+    missing_left = np.where(missing == 2, (kind & 2) > 0, threshold >= 0) & ~is_category
+    return Trees(
+        np.where(n_leaves > 1, first_split, n_splits + first_leaf),
+        np.concatenate([tree, np.repeat(np.arange(len(n_leaves)), n_leaves)]),
+        children("left_child"),
+        children("right_child"),
+        np.concatenate([numbers("split_feature"), padding]),
+        np.concatenate([threshold, padding]),
+        np.concatenate([missing_left, padding > 0]),
+        np.concatenate([np.zeros(n_splits), numbers("leaf_value", np.float64)]),
+        _lightgbm_categories(lines, np.flatnonzero(is_category), tree, threshold),
+    )
+
+
+def _lightgbm_categories(
+    lines: dict[str, list[str]], splits: IntArray, tree: IntArray, threshold: FloatArray
+) -> dict[int, NDArray[np.uint32]]:
+    """Give the sets of categories to the left of these splits; the threshold says which of the tree's sets it is."""
+    ends, bits = (
+        [np.fromstring(values, dtype=dtype, sep=" ") for values in lines[name]]
+        for name, dtype in (("cat_boundaries", np.intp), ("cat_threshold", np.uint32))
+    )
+    place = np.unique(tree[splits], return_inverse=True)[1].tolist()  # only trees with such splits have these lines
+    which = threshold[splits].astype(np.intp).tolist()
+    return {
+        node: bits[i][ends[i][k] : ends[i][k + 1]] for node, i, k in zip(splits.tolist(), place, which, strict=True)
+    }
+
+
+_READERS: dict[str, Callable[[Any], Trees | None]] = {
+    "sklearn.HistGradientBoostingRegressor": _read_hist,
+    "lightgbm.LGBMRegressor": _read_lightgbm,
+}
+
+
+def _read(model: Any) -> Trees | None:
+    reader = next((_READERS[name] for name in class_names(model) if name in _READERS), None)
+    return None if reader is None else reader(model)
+
+
+# -- Predicting ------------------------------------------------------------------------------------------------------
+
+
+def tree_replacer(models: Sequence[Any], rows: Any, predict: Callable[[Any], FloatArray]) -> TreeReplacer | None:
+    """Prepare predictions of one model per level with one column replaced.
+
+    None where they can't be had this way: models whose trees are not known here, trees of more than 64 leaves, too many
+    rows. The trees must give the models' own predictions, or they are not used.
+
+    Parameters
+    ----------
+    models : sequence
+        A fitted model for each level.
+    rows : DataFrame or array
+        Rows as the models take them.
+    predict : callable
+        Gives the models' (n, levels) predictions of such rows, not sorted.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> X = np.random.default_rng(0).uniform(size=(300, 2))
+    >>> model = HistGradientBoostingRegressor(loss="quantile", quantile=0.5).fit(X, X[:, 0])
+    >>> replacer = tree_replacer([model], X, lambda rows: model.predict(rows)[:, None])
+    >>> swapped = replacer.replace(0, np.arange(300)[None, ::-1])[0, :, 0]
+    >>> bool(np.allclose(swapped, model.predict(np.column_stack([X[::-1, 0], X[:, 1]]))))
+    True
+    """
+    read = [_read(model) for model in models]
+    if any(trees is None for trees in read):
+        return None
+    forests = [trees for trees in read if trees is not None]
+    if not all(_is_small(trees, len(rows)) for trees in forests):
+        return None
+    replacer = TreeReplacer(forests, _as_matrix(rows))
+    return replacer if replacer.agrees(predict(rows[:ROWS_CHECKED])) else None
+
+
+def _is_small(trees: Trees, n_rows: int) -> bool:
+    tree = trees.tree[trees.splits]
+    pairs = len(np.unique(tree * (int(trees.column.max()) + 1) + trees.column[trees.splits]))
+    return int(np.bincount(tree).max(initial=0)) < MOST_LEAVES and pairs * n_rows <= MOST_SETS
+
+
+def _as_matrix(rows: Any) -> FloatArray:
+    if not isinstance(rows, pd.DataFrame):
+        return np.asarray(rows, dtype=np.float64)
+    return np.column_stack([_numbers(rows.iloc[:, j]) for j in range(rows.shape[1])])
+
+
+def _numbers(column: pd.Series[Any]) -> FloatArray:
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return column.to_numpy(dtype=np.float64)
+    codes = column.cat.codes.to_numpy()
+    return np.where(codes < 0, np.nan, codes)
+
+
+class TreeReplacer:
+    """Predictions of boosted trees on fixed rows when one column's values are replaced; see `tree_replacer`."""
+
+    def __init__(self, forests: Sequence[Trees], matrix: FloatArray) -> None:
+        self.level = np.repeat(np.arange(len(forests)), [len(trees.roots) for trees in forests])
+        trees = Trees.joined(forests)
+        start, width, self.leaf_values = _leaves(trees)
+        self.dtype: Any = np.uint32 if self.leaf_values.shape[1] <= 32 else np.uint64
+        splits = _Splits.of(trees, start, width, self.dtype)
+        self.tables: dict[int, Sets] = {}
+        self.places: dict[int, IntArray] = {}
+        self.pairs: dict[int, slice] = {}
+        self.tree, column = splits.tree[splits.starts], splits.column[splits.starts]
+        own = np.empty((len(splits.starts), len(matrix)), dtype=self.dtype)
+        for j in np.unique(column).tolist():
+            values, self.places[j] = np.unique(matrix[:, j], return_inverse=True)
+            self.pairs[j] = slice(*np.searchsorted(column, [j, j + 1]).tolist())
+            self.tables[j] = splits.left_over(j, values)
+            np.take(self.tables[j], self.places[j], axis=1, out=own[self.pairs[j]])
+        self.others, all_columns = _without_one(own, self.tree, len(trees.roots))
+        self.values = self._values(all_columns, np.arange(len(trees.roots)))
+        self.predicted = self._sums(self.values, np.arange(len(trees.roots)))
+
+    def agrees(self, predicted: FloatArray) -> bool:
+        """Tell whether the trees give the models' predictions of the first rows, up to rounding.
+
+        Models add a constant to each level, which is learned here.
+        """
+        constants = predicted[0] - self.predicted[0]
+        self.predicted += constants
+        differences = np.abs(predicted - self.predicted[: len(predicted)]).max(axis=0)
+        return bool(np.all(differences <= 1e-9 * np.abs(predicted).max(axis=0)))
+
+    def replace(self, column: int, orders: IntArray) -> FloatArray:
+        """Give (R, n, levels) predictions, not sorted, the column's values in the orders (R, n)."""
+        replaced = np.repeat(self.predicted[None], len(orders), axis=0)
+        if column not in self.pairs:
+            return replaced
+        pairs, table, place = self.pairs[column], self.tables[column], self.places[column]
+        trees, others = self.tree[pairs], self.others[pairs]
+        replaced -= self._sums(self.values[trees], trees)
+        for repeat, order in enumerate(orders):
+            sets = np.take(table, place[order], axis=1)
+            replaced[repeat] += self._sums(self._values(np.bitwise_and(sets, others, out=sets), trees), trees)
+        return replaced
+
+    def _values(self, sets: Sets, trees: IntArray) -> FloatArray:
+        """Give the value of the first leaf in each set; a row of sets for each tree."""
+        # A set is a number with a bit for each leaf: its lowest bit alone is a power of two, whose exponent, as a
+        # floating-point number, is the leaf.
+        lowest = sets & (~sets + self.dtype(1))
+        if self.dtype is np.uint32:
+            leaf, bias = lowest.astype(np.float32).view(np.int32) >> 23, 127
+        else:
+            leaf, bias = lowest.astype(np.float64).view(np.int64) >> 52, 1023
+        leaf += (trees * self.leaf_values.shape[1] - bias).astype(leaf.dtype)[:, None]
+        return np.asarray(np.take(self.leaf_values, leaf))
+
+    def _sums(self, values: FloatArray, trees: IntArray) -> FloatArray:
+        """Give (n, levels) sums over the trees of each level."""
+        ends = np.searchsorted(self.level[trees], np.arange(self.level[-1] + 2))
+        return np.stack([values[a:b].sum(axis=0) for a, b in pairwise(ends)], axis=1)
+
+
+def _leaves(trees: Trees) -> tuple[IntArray, IntArray, FloatArray]:
+    """Give leaves numbers from left to right: each node's first leaf, their number, and (trees, leaves) values."""
+    levels = trees.levels()
+    inner = [nodes[trees.left[nodes] != nodes] for nodes in levels]
+    width = np.ones(len(trees.left), dtype=np.intp)
+    for nodes in reversed(inner):
+        width[nodes] = width[trees.left[nodes]] + width[trees.right[nodes]]
+    start = np.zeros_like(width)
+    for nodes in inner:
+        start[trees.left[nodes]] = start[nodes]
+        start[trees.right[nodes]] = start[nodes] + width[trees.left[nodes]]
+    leaves = np.flatnonzero(trees.left == np.arange(len(trees.left)))
+    values = np.zeros((len(trees.roots), int(width[trees.roots].max())))
+    values[trees.tree[leaves], start[leaves]] = trees.value[leaves]
+    return start, width, values
+
+
+@dataclass(frozen=True)
+class _Splits:
+    """All splits, sorted by column and tree; `starts` are the first ones of each column and tree."""
+
+    tree: IntArray
+    column: IntArray
+    starts: IntArray
+    node: IntArray
+    threshold: FloatArray
+    missing_left: NDArray[np.bool_]
+    kept: Sets
+    categories: dict[int, NDArray[np.uint32]]
+
+    @classmethod
+    def of(cls, trees: Trees, start: IntArray, width: IntArray, dtype: Any) -> _Splits:
+        node = trees.splits
+        node = node[np.lexsort((trees.tree[node], trees.column[node]))]
+        tree, column, left = trees.tree[node], trees.column[node], trees.left[node]
+        new = np.flatnonzero(np.diff(tree, prepend=-1) | np.diff(column, prepend=-1))
+        # What stays in the set when a row goes right: all but the leaves on the left.
+        one = dtype(1)
+        on_the_left = ((one << width[left].astype(dtype)) - one) << start[left].astype(dtype)
+        return cls(
+            tree, column, new, node, trees.threshold[node], trees.missing_left[node], ~on_the_left, trees.categories
+        )
+
+    def left_over(self, column: int, values: FloatArray) -> Sets:
+        """Give the leaves that the splits on a column leave over, (trees, values), for sorted values."""
+        mine = np.arange(*np.searchsorted(self.column, [column, column + 1]))
+        tree: IntArray = np.cumsum(np.diff(self.tree[mine], prepend=self.tree[mine[:1]]) > 0)
+        sets = np.full((int(tree[-1]) + 1, len(values)), ~self.kept.dtype.type(0))
+        n_known = len(values) - int(np.isnan(values[-1]))
+        is_category = np.array([node in self.categories for node in self.node[mine].tolist()])
+        for i in np.flatnonzero(is_category).tolist():
+            bits = self.categories[int(self.node[mine[i]])]
+            sets[tree[i], :n_known] &= np.where(
+                _among(values[:n_known].astype(np.intp), bits), ~self.kept.dtype.type(0), self.kept[mine[i]]
+            )
+        # Values above a threshold go right: mark the first of them, and let the mark spread to all that follow.
+        first = np.searchsorted(values[:n_known], self.threshold[mine], side="right")
+        marks = np.flatnonzero(~is_category & (first < n_known))
+        np.bitwise_and.at(sets, (tree[marks], first[marks]), self.kept[mine[marks]])
+        if not is_category.any():
+            np.bitwise_and.accumulate(sets[:, :n_known], axis=1, out=sets[:, :n_known])
+        if n_known < len(values):
+            right = np.flatnonzero(~self.missing_left[mine])
+            np.bitwise_and.at(sets[:, n_known], tree[right], self.kept[mine[right]])
+        return sets
+
+
+def _among(codes: IntArray, bits: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    word = np.minimum(codes // 32, len(bits) - 1)
+    return np.asarray((codes < 32 * len(bits)) & (bits[word] >> (codes % 32).astype(np.uint32) & np.uint32(1) == 1))
+
+
+def _without_one(own: Sets, tree: IntArray, n_trees: int) -> tuple[Sets, Sets]:
+    """Give, for each tree and column, what all other columns leave over; and for each tree, what all do.
+
+    `own` has a row for each tree and column, what that column alone leaves over; `tree` says which tree it is.
+    """
+    everything = ~own.dtype.type(0)
+    by_tree, count = np.argsort(tree, kind="stable"), np.bincount(tree, minlength=n_trees)
+    first = np.cumsum(count) - count
+    others = np.empty_like(own)
+    so_far = np.full((n_trees, own.shape[1]), everything, dtype=own.dtype)
+    for i in range(int(count.max(initial=0))):
+        trees = np.flatnonzero(count > i)
+        pairs = by_tree[first[trees] + i]
+        others[pairs] = so_far[trees]
+        so_far[trees] &= own[pairs]
+    after = np.full_like(so_far, everything)
+    for i in range(int(count.max(initial=0))):
+        trees = np.flatnonzero(count > i)
+        pairs = by_tree[first[trees] + count[trees] - 1 - i]
+        others[pairs] &= after[trees]
+        after[trees] &= own[pairs]
+    return others, so_far

@@ -1,0 +1,245 @@
+"""The median first, then the quantiles of its residuals: what is learned from what, any base model, any method."""
+
+import warnings
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMRegressor
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, QuantileRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from xgboost import XGBRegressor
+
+from icqr import CQR, ICQR, QR, QuantileModel, ResidualQuantiles, WholePartition, load, save
+from icqr.datasets import make_heteroscedastic
+from icqr.metrics import coverage_score, interval_score
+from icqr.neural import QuantileNetwork
+
+LEVELS = (0.05, 0.5, 0.95)
+HIST = HistGradientBoostingRegressor(max_iter=10)
+LIGHT = LGBMRegressor(n_estimators=10, n_jobs=1, verbose=-1)
+
+
+def draw(n: int = 300) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(size=(n, 2)), columns=["a", "b [m]"])
+    X["city"] = rng.choice(["Bern", "Genf", "Rom"], n)
+    X.loc[::11, "a"] = np.nan
+    y = 5 + 3 * X["b [m]"] + (X["city"] == "Rom") + (0.1 + X["b [m]"]) * rng.normal(size=n)
+    return X, y.to_numpy()
+
+
+FULL, Y = draw()
+ARRAY = FULL[["b [m]"]].to_numpy()
+BASES = {
+    "default": (None, FULL),
+    "hist": (HIST, FULL),
+    "lightgbm": (LIGHT, FULL),
+    "xgboost": (XGBRegressor(n_estimators=5, n_jobs=1), FULL),
+    "boosting": (GradientBoostingRegressor(n_estimators=5), FULL.drop(columns="a")),
+    "linear": (QuantileRegressor(alpha=0), ARRAY),
+    "pipeline": (make_pipeline(StandardScaler(), HIST), ARRAY),
+    "network": (QuantileNetwork(hidden=(4,), epochs=2, verbose=False), ARRAY),
+    "quantile model": (QuantileModel(GradientBoostingRegressor(loss="quantile"), level_parameter="alpha"), ARRAY),
+    "numbered columns": (HIST, pd.DataFrame({0: FULL["a"], 1: FULL["city"]})),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_any_quantile_model_may_be_the_base(name: str) -> None:
+    base, X = BASES[name]
+    model = CQR(ResidualQuantiles(base), random_state=0).fit(X, Y)
+    intervals = model.predict_interval(X)
+    assert np.isfinite(intervals).all()
+    assert coverage_score(Y, intervals) > 0.8
+    inner = model.model_.models_[0]
+    assert [len(inner.medians_), len(inner.residuals_)] == [5, 5]
+
+
+def test_a_row_s_quantiles_come_from_models_that_have_not_seen_it() -> None:
+    # Noise, and trees with a leaf for each row: a model's median of rows that it knows is y itself.
+    by_heart = HistGradientBoostingRegressor(max_iter=50, min_samples_leaf=1, max_leaf_nodes=None, learning_rate=0.5)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(200, 1)), rng.normal(size=200)
+    known = QuantileModel(by_heart).fit(X, y, LEVELS).predict(X)
+    unknown = ResidualQuantiles(by_heart, random_state=0).fit(X, y).out_of_fold_
+    assert np.abs(y - known[:, 1]).mean() < 0.1
+    assert np.abs(y - unknown[:, 1]).mean() > 0.5
+    # On noise, intervals of unseen rows hold less often than those of known ones.
+    assert coverage_score(y, unknown[:, [0, 2]]) < 0.9 < coverage_score(y, known[:, [0, 2]] + [-0.1, 0.1])
+
+
+def test_quantiles_are_the_mean_of_five_medians_plus_the_mean_of_five_residuals() -> None:
+    model = ResidualQuantiles(QuantileRegressor(alpha=0), random_state=0).fit(ARRAY, Y)
+    median = np.mean([one.predict(ARRAY)[:, 0] for one in model.medians_], axis=0)
+    rows = np.column_stack([ARRAY, median])
+    residual = np.mean([one.predict(rows) for one in model.residuals_], axis=0) * model.unit_
+    found = model.predict_quantiles(ARRAY)
+    np.testing.assert_allclose(found, np.column_stack([median + residual[:, 0], median, median + residual[:, 1]]))
+    np.testing.assert_array_equal(model.predict(ARRAY), median)
+    np.testing.assert_array_equal(model.predict_quantiles(ARRAY, (0.95,)), found[:, [2]])
+    assert np.log2(model.unit_) == round(np.log2(model.unit_))
+
+
+def test_intervals_are_better_where_the_mean_is_hard_and_the_spread_is_simple() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(3000, 4))
+    y = 10 * np.sin(6 * X[:, 0]) * np.cos(6 * X[:, 1]) + 5 * X[:, 2] ** 2 + (0.2 + X[:, 3]) * rng.normal(size=3000)
+    scores = []
+    for estimator in (LGBMRegressor(n_jobs=1), ResidualQuantiles(LGBMRegressor(n_jobs=1))):
+        model = CQR(estimator, random_state=0).fit(X[:2000], y[:2000])
+        scores.append(interval_score(y[2000:], model.predict_interval(X[2000:]), coverage=0.9))
+    assert scores[1] < 0.9 * scores[0]
+
+
+# -- Under every method ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"side": "lower", "conformity": "cqr-r"},
+        {"side": "upper", "coverage": 0.5},  # the median is the only level
+        {"conformity": "cqr-m"},
+        {"symmetric": False},
+    ],
+    ids=str,
+)
+def test_every_setting_works(settings: dict[str, Any]) -> None:
+    model = CQR(ResidualQuantiles(HIST), random_state=0, **settings).fit(FULL, Y)
+    assert model.predict_interval(FULL, [0.8, 0.9]).shape == (300, 2, 2)
+    lower, upper = model.predict_interval(FULL, 0.8).T
+    assert np.mean((lower <= Y) & (upper >= Y)) > 0.7
+
+
+def test_icqr_weighs_the_columns_that_matter() -> None:
+    X, y = make_heteroscedastic(1000, random_state=0, return_X_y=True)
+    model = ICQR(ResidualQuantiles(LIGHT), random_state=0).fit(X, y)
+    assert set(model.importances_.nlargest(2, "share")["feature"]) == {"x1", "x2"}
+    assert QR(ResidualQuantiles(LIGHT), random_state=0).fit(X, y).predict_interval(X).shape == (1000, 2)
+
+
+def test_its_own_out_of_fold_quantiles_serve_the_partition() -> None:
+    class Counting(GradientBoostingRegressor):
+        fits = 0
+
+        def fit(self, X: Any, y: Any, **params: Any) -> Any:
+            Counting.fits += 1
+            return super().fit(X, y, **params)
+
+    ICQR(ResidualQuantiles(Counting(n_estimators=2)), partition="auto", random_state=0).fit(ARRAY, Y)
+    assert Counting.fits == 15  # five folds, three levels
+
+
+# -- Seeds, tasks at the same time, copies ---------------------------------------------------------------------------
+
+
+def test_the_seed_decides_whatever_n_jobs() -> None:
+    noisy = LGBMRegressor(n_estimators=5, n_jobs=1, subsample=0.5, subsample_freq=1, verbose=-1)
+    first = ResidualQuantiles(noisy, random_state=1).fit(FULL, Y).predict_quantiles(FULL)
+    with joblib.parallel_config(backend="threading"):
+        at_once = ResidualQuantiles(noisy, random_state=1, n_jobs=2).fit(FULL, Y)
+    np.testing.assert_array_equal(at_once.predict_quantiles(FULL), first)
+    assert not np.array_equal(ResidualQuantiles(noisy, random_state=2).fit(FULL, Y).predict_quantiles(FULL), first)
+    methods = [CQR(ResidualQuantiles(noisy), random_state=0).fit(FULL, Y).predict_interval(FULL) for _ in range(2)]
+    np.testing.assert_array_equal(*methods)
+
+
+def test_it_is_cloned_and_has_nested_parameters() -> None:
+    model = CQR(ResidualQuantiles(LIGHT), random_state=0)
+    assert clone(model).set_params(estimator__estimator__n_estimators=3).estimator.estimator.n_estimators == 3
+    assert model.estimator.estimator.n_estimators == 10
+    inside = make_pipeline(StandardScaler(), ResidualQuantiles(HIST))
+    assert CQR(inside, random_state=0).fit(ARRAY, Y).predict_interval(ARRAY).shape == (300, 2)
+
+
+def test_the_target_is_transformed_around_it() -> None:
+    around = TransformedTargetRegressor(ResidualQuantiles(HIST), func=np.log, inverse_func=np.exp)
+    y = np.exp(Y)
+    intervals = CQR(around, random_state=0).fit(ARRAY, y).predict_interval(ARRAY)
+    assert 0.8 < coverage_score(y, intervals) < 1
+    inside = ResidualQuantiles(TransformedTargetRegressor(HIST, func=np.log, inverse_func=np.exp))
+    with pytest.raises(ValueError, match=r"put it around: TransformedTargetRegressor\(ResidualQuantiles"):
+        CQR(inside).fit(ARRAY, y)
+
+
+# -- What it takes and what it refuses -------------------------------------------------------------------------------
+
+
+def test_weights_count_in_both_stages() -> None:
+    # The second half of the rows has another mean and no spread; with weight 0 it plays no part.
+    x = np.arange(400) / 400
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(400) % 2, rng.normal(size=400), 100.0)
+    linear = QuantileRegressor(alpha=0)
+    weighted = ResidualQuantiles(linear, random_state=0).fit(x[:, None], y, sample_weight=np.arange(400) % 2)
+    assert np.abs(weighted.predict_quantiles(x[:, None])).max() < 5
+    assert np.abs(ResidualQuantiles(linear, random_state=0).fit(x[:, None], y).predict_quantiles(x[:, None])).max() > 50
+    CQR(ResidualQuantiles(LIGHT), random_state=0).fit(FULL, Y, sample_weight=np.ones(300))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'eval_set'"):
+        CQR(ResidualQuantiles(LIGHT)).fit(FULL, Y, eval_set=[(FULL, Y)])
+
+
+def test_models_that_are_fitted_already_are_refused() -> None:
+    fitted = FrozenEstimator(LinearRegression().fit(ARRAY, Y))
+    with pytest.raises(ValueError, match="ResidualQuantiles fits its estimator on folds, and can't with one that is"):
+        ResidualQuantiles(fitted).fit(ARRAY, Y)
+
+
+def test_a_model_of_the_mean_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="LinearRegression can't predict quantiles"):
+        CQR(ResidualQuantiles(LinearRegression())).fit(ARRAY, Y)
+
+
+def test_few_rows_are_cut_into_fewer_folds_and_one_is_refused() -> None:
+    base = HistGradientBoostingRegressor(min_samples_leaf=1)
+    assert len(ResidualQuantiles(base).fit(ARRAY[:3], Y[:3]).medians_) == 3
+    with pytest.raises(ValueError, match="at least 2 to be cut into folds, got n_samples=1"):
+        ResidualQuantiles(base).fit(ARRAY[:1], Y[:1])
+
+
+@pytest.mark.parametrize("base", [HIST, LIGHT, QuantileRegressor(alpha=0)], ids=lambda base: type(base).__name__)
+@pytest.mark.parametrize("value", [0.0, 7.3])
+def test_a_constant_target_is_predicted(base: Any, value: float) -> None:
+    model = CQR(ResidualQuantiles(base), random_state=0).fit(ARRAY, np.full(300, value))
+    np.testing.assert_allclose(model.predict_interval(ARRAY), value, atol=1e-6)
+
+
+def test_residuals_of_any_size_reach_the_library_in_its_range() -> None:
+    # On a line, residuals are rounding; QuantileRegressor works with numbers from 1e-6 on.
+    y = 3 * ARRAY.ravel() + 1
+    model = CQR(ResidualQuantiles(QuantileRegressor(alpha=0)), random_state=0).fit(ARRAY, y)
+    np.testing.assert_allclose(model.predict_interval(ARRAY), np.column_stack([y, y]), atol=1e-6)
+
+
+def test_a_column_of_the_same_name_does_no_harm() -> None:
+    X = FULL.rename(columns={"a": "predicted_median"})
+    one, other = (CQR(ResidualQuantiles(LIGHT), random_state=0).fit(Z, Y) for Z in (X, FULL))
+    np.testing.assert_array_equal(one.predict_interval(X), other.predict_interval(FULL))
+
+
+def test_columns_are_checked_when_predicting() -> None:
+    model = ResidualQuantiles(HIST).fit(FULL, Y)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(FULL.rename(columns={"a": "z"}))
+
+
+@pytest.mark.parametrize("name", ["hist", "lightgbm", "xgboost", "linear", "pipeline", "network", "numbered columns"])
+def test_a_file_keeps_it(name: str, tmp_path: Any) -> None:
+    base, X = BASES[name]
+    model = ICQR(ResidualQuantiles(base), partition=WholePartition(), random_state=0).fit(X, Y)
+    save(model, tmp_path / "model.icqr")
+    again = load(tmp_path / "model.icqr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(again.predict_interval(X, [0.6, 0.9]), model.predict_interval(X, [0.6, 0.9]))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert repr(again) == repr(model)
+    np.testing.assert_array_equal(clone(again).fit(X, Y).predict_interval(X), model.predict_interval(X))

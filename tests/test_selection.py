@@ -1,0 +1,222 @@
+"""partition="auto": chosen from training rows alone, by what groups cost and promise."""
+
+import json
+import zipfile
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMRegressor
+from sklearn.base import BaseEstimator, clone
+
+from icqr import CQR, ICQR, KMeansPartition, ResidualQuantiles, ScorePartition, WholePartition, load, prefit, save
+from icqr.calibration import Conformity
+from icqr.metrics import excess_risk, interval_score, pinball_loss
+from icqr.rows import Rows
+from icqr.selection import Evidence, pinball, select
+from icqr.synthetic import make_heteroscedastic, make_sine_spread
+
+LIGHT = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
+
+
+def draw(n: int = 1200) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(size=(n, 2)), columns=["a", "b"])
+    X["city"] = rng.choice(["Bern", "Genf", "Rom"], n)
+    X.loc[::11, "b"] = np.nan
+    return X, (3 * X["a"] + np.where(X["city"] == "Rom", 10, 1) * rng.normal(size=n)).to_numpy()
+
+
+X, Y = draw()
+LEVEL_WIDTHS = prefit(
+    lower=lambda X: 3 * X["a"] - 2,
+    median=lambda X: 3 * X["a"],
+    upper=lambda X: 3 * X["a"] + 2,
+    levels=(0.05, 0.5, 0.95),
+)
+
+
+def evidence_of(X: Any, y: Any, bounds: Any, n_calibration: int, **settings: Any) -> Evidence:
+    rows = Rows(X, y, np.arange(len(y)))
+    return Evidence(rows, bounds, np.ones(X.shape[1]), Conformity(**settings), 0.9, n_calibration)
+
+
+# -- What is chosen --------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_found_where_they_help() -> None:
+    model = ICQR(LEVEL_WIDTHS, partition="auto", random_state=0).fit(X, Y)
+    assert model.partition == "auto"
+    assert isinstance(model.partition_, ScorePartition | KMeansPartition)
+    table = model.selection_
+    assert table["partition"].unique().tolist() == ["one group", "K-means", "difficulty"]
+    assert table["chosen"].sum() == 1
+    chosen = table[table["chosen"]].iloc[0]
+    assert chosen["groups"] == model.n_groups_ > 1
+    assert table["difference"].min() == 0 <= chosen["difference"] <= chosen["standard_error"]
+    whole = table.loc[0]
+    assert whole["difference"] > 3 * whole["standard_error"]
+
+
+def test_bounds_that_are_right_everywhere_lose_nothing() -> None:
+    ratios = []
+    for seed in range(3):
+        data, test = (make_heteroscedastic(n, random_state=seed + n) for n in (3000, 4000))
+        true = [lambda Z, level=level, data=data: data.quantile(Z, level) for level in (0.05, 0.5, 0.95)]
+        oracle = prefit(lower=true[0], median=true[1], upper=true[2], levels=(0.05, 0.5, 0.95))
+        methods = ICQR(oracle, partition="auto", random_state=0), CQR(oracle)
+        scores = [
+            interval_score(test.y, one.fit(data.X, data.y).predict_interval(test.X), coverage=0.9) for one in methods
+        ]
+        ratios.append(scores[0] / scores[1])
+    assert np.mean(ratios) < 1.01
+
+
+def test_small_data_have_one_group() -> None:
+    model = ICQR(LIGHT, partition="auto", random_state=0).fit(X[:450], Y[:450])
+    assert isinstance(model.partition_, WholePartition)
+    assert model.selection_["partition"].tolist() == ["one group"]
+    expected = CQR(LIGHT, random_state=0).fit(X[:450], Y[:450])
+    np.testing.assert_array_equal(model.predict_interval(X), expected.predict_interval(X))
+
+
+def test_of_candidates_as_good_as_the_best_the_most_groups_are_taken() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(4000, 2)), rng.normal(size=4000)
+    bounds = np.tile([-1.6, 0.0, 1.6], (4000, 1))  # right everywhere: groups cost little and bring nothing
+    partition, table = select(evidence_of(x, y, bounds, 4000), seed=0)
+    good = table[table["difference"] <= table["standard_error"]]
+    difficulty = good[good["partition"] != "K-means"]
+    assert table.loc[table["chosen"], "groups"].item() == difficulty["groups"].max()
+    assert partition.n_groups_ == difficulty["groups"].max()
+    assert table["groups"].max() == 16
+
+
+def test_no_group_is_tried_that_would_have_too_few_calibration_rows() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(2000, 1))
+    y = x[:, 0] * rng.normal(size=2000)
+    bounds = np.tile([-1.0, 0.0, 1.0], (2000, 1))
+    for n_calibration, most in ((199, 1), (250, 2), (800, 8), (5000, 16)):
+        _, table = select(evidence_of(x, y, bounds, n_calibration), seed=0)
+        assert table.loc[table["partition"] != "K-means", "groups"].max() == most
+
+
+def test_only_training_rows_are_looked_at() -> None:
+    calibration = X[:400], Y[:400]
+    one, other = (
+        ICQR(LIGHT, partition="auto", random_state=0).fit(X[400:], Y[400:], calibration[0], y)
+        for y in (calibration[1], 100 * calibration[1])
+    )
+    pd.testing.assert_frame_equal(one.selection_, other.selection_)
+    np.testing.assert_array_equal(one.explain(X)["group"], other.explain(X)["group"])
+    assert one.certificate().guarantee == "group-wise"
+
+
+# -- How it is judged ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("side", "levels"), [("both", (0.05, 0.95)), ("lower", (0.1,)), ("upper", (0.9,))])
+def test_the_loss_is_the_pinball_loss_of_the_bounds(side: str, levels: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(0)
+    y, intervals = rng.normal(size=50), np.sort(rng.normal(size=(50, 2)), axis=1)
+    columns = {"both": [0, 1], "lower": [0], "upper": [1]}[side]
+    if side != "both":
+        intervals[:, 1 - columns[0]] = np.inf if side == "lower" else -np.inf
+    expected = len(levels) * pinball_loss(y, intervals[:, columns], levels)
+    np.testing.assert_allclose(pinball(intervals, y, side, 0.9).mean(), expected)
+    if side == "both":  # 2 / (1 - coverage) times it is the interval score
+        np.testing.assert_allclose(20 * expected, interval_score(y, intervals, coverage=0.9))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"side": "lower"},
+        {"side": "upper", "conformity": "cqr-m"},
+        {"conformity": "cqr-r", "coverage": 0.8},
+        {"symmetric": False, "conformity": "cqr-m"},
+        {"y_min": -60.0, "y_max": 60.0, "small_groups": "infinite"},
+    ],
+    ids=str,
+)
+def test_every_setting_works(settings: dict[str, Any]) -> None:
+    model = ICQR(LIGHT, partition="auto", random_state=0, **settings).fit(X, Y)
+    assert np.isfinite(model.selection_[["loss", "difference", "standard_error"]]).all(axis=None)
+    lower, upper = model.predict_interval(X, [0.8, 0.9]).transpose(1, 0, 2)
+    assert (np.mean((lower <= Y[:, None]) & (Y[:, None] <= upper), axis=0) > [0.75, 0.85]).all()
+
+
+def test_conditional_coverage_of_a_model_that_is_wrong_is_twice_as_good() -> None:
+    """A straight line through a sine: with enough rows, the groups take more than half of the error away."""
+
+    class Line(BaseEstimator):
+        """The least-squares line, and the residuals' quantiles: linear quantile regression with parallel lines."""
+
+        def fit(self, X: Any, y: Any) -> Any:
+            design = np.column_stack([np.ones(len(X)), X])
+            self.coefficients_ = np.linalg.lstsq(design, y, rcond=None)[0]
+            self.residuals_ = y - design @ self.coefficients_
+            return self
+
+        def predict_quantiles(self, X: Any, levels: Any) -> Any:
+            centre = np.column_stack([np.ones(len(X)), X]) @ self.coefficients_
+            return centre[:, None] + np.quantile(self.residuals_, levels)
+
+    data, test = make_sine_spread(12_000, random_state=0), make_sine_spread(5000, random_state=1)
+    errors = [
+        np.abs(data.coverage(test.X, model.fit(data.X.to_numpy(), data.y).predict_interval(test.X.to_numpy())) - 0.9)
+        for model in (ICQR(Line(), partition="auto", random_state=0), CQR(Line(), random_state=0))
+    ]
+    assert errors[0].mean() < 0.5 * errors[1].mean()
+
+
+# -- Determinism, degenerate rows, files -----------------------------------------------------------------------------
+
+
+def test_the_seed_decides_whatever_n_jobs() -> None:
+    first = ICQR(LIGHT, partition="auto", random_state=1).fit(X, Y)
+    with joblib.parallel_config(backend="threading"):
+        at_once = ICQR(LIGHT, partition="auto", random_state=1, n_jobs=2).fit(X, Y)
+    pd.testing.assert_frame_equal(first.selection_, at_once.selection_)
+    np.testing.assert_array_equal(first.predict_interval(X), at_once.predict_interval(X))
+    assert clone(first).partition == "auto"
+
+
+def test_a_constant_target_gives_one_group() -> None:
+    model = ICQR(LIGHT, partition="auto", random_state=0).fit(X[["a"]], np.full(len(X), 3.0))
+    assert model.n_groups_ == 1
+    np.testing.assert_allclose(model.predict_interval(X[["a"]]), 3.0, atol=1e-6)
+
+
+def test_a_new_fit_forgets_the_old_choice() -> None:
+    model = ICQR(LIGHT, partition="auto", random_state=0).fit(X, Y)
+    assert not hasattr(model.set_params(partition=WholePartition()).fit(X, Y), "selection_")
+
+
+@pytest.mark.parametrize("partition", ["best", "", 3, ScorePartition])
+def test_other_words_are_refused(partition: Any) -> None:
+    with pytest.raises(ValueError, match=r"partition must be KMeansPartition\(\), .*'auto', or an object .* got"):
+        ICQR(LIGHT, partition=partition).fit(X, Y)
+
+
+def test_it_helps_residual_quantiles_too() -> None:
+    model = ICQR(ResidualQuantiles(LIGHT), partition="auto", random_state=0).fit(X, Y)
+    assert len(model.selection_) > 2
+    one = CQR(ResidualQuantiles(LIGHT), random_state=0).fit(X, Y)
+    new, y = draw(4000)
+    risks = [excess_risk(y, m.predict_interval(new), new, coverage=0.9)["value"]["l1"] for m in (model, one)]
+    assert risks[0] < risks[1] + 0.01
+
+
+def test_a_file_keeps_the_choice(tmp_path: Any) -> None:
+    model = ICQR(LIGHT, partition="auto", random_state=0).fit(X, Y)
+    save(model, tmp_path / "model.icqr")
+    again = load(tmp_path / "model.icqr")
+    assert again.partition == "auto"
+    pd.testing.assert_frame_equal(again.selection_, model.selection_)
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+    with zipfile.ZipFile(tmp_path / "model.icqr") as archive:
+        assert json.loads(archive.read("manifest.json"))["model"]["parameters"]["partition"] == "auto"
