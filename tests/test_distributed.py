@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,6 +186,15 @@ def test_arrays_give_arrays(form: str, client: Any, models: Any, rows: Any, fram
     np.testing.assert_array_equal(several.compute(), local.predict_interval(X, [0.5, 0.9]))
     np.testing.assert_array_equal(points.compute(), local.predict(X))
     np.testing.assert_array_equal(model.explain(lazy).compute()["lower"], local.explain(X)["lower"])
+
+
+def test_workers_get_no_more_scores_than_they_need(models: Any) -> None:
+    for name in ("Naive", "CQR", "ICQR"):
+        model = on_dask(models[name])
+        sent = model.for_workers([0.8, 0.9])
+        assert sum(map(len, sent.calibration_.scores)) <= 3 * (model.n_groups_ + 1)
+        assert sent.novelty_ is None
+        assert sum(map(len, model.calibration_.scores)) == 300  # its own is as it was
 
 
 def test_several_coverages_have_a_column_for_each_bound(models: Any, rows: Any, frames: Any) -> None:
@@ -420,3 +430,32 @@ def test_progress_is_told_block_by_block(client: Any, models: Any, frames: Any) 
 
 def test_blocks_are_read_when_their_lengths_are_unknown(client: Any, frames: Any) -> None:
     assert Blocks.of(*frames).lengths.tolist() == [120] * 5
+
+
+def test_blocks_of_files_stay_as_they_are_when_few_columns_are_read(
+    tmp_path: Path, client: Any, models: Any, rows: Any
+) -> None:
+    """Dask joins blocks of files of which it reads few columns; X and y must have the same ones all the same."""
+    whole = rows[0].assign(target=rows[1], **{f"other{i}": 1.0 for i in range(30)})
+    for number in range(12):
+        whole[number * 50 : (number + 1) * 50].to_parquet(tmp_path / f"{number:02}.parquet")
+    lazy = dd.read_parquet(tmp_path)
+    ours = on_dask(models["ICQR"]).calibrate(lazy[list(rows[0])], lazy["target"])
+    local = copied(models["ICQR"]).calibrate(*rows)
+    np.testing.assert_array_equal(all_offsets(ours, 0.8), all_offsets(local, 0.8))
+    folder = write_parquet(ours.predict_interval(lazy[list(rows[0])]), tmp_path / "out")
+    assert len(list(folder.iterdir())) == 12
+    np.testing.assert_array_equal(pd.read_parquet(folder), local.predict_interval(rows[0]))
+
+
+@pytest.mark.slow
+def test_the_pages_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
+    pytest.importorskip("lightgbm")
+    page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    block = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[0]
+    (tmp_path / "sales").mkdir()
+    rows[0].assign(price=rows[1]).to_parquet(tmp_path / "sales" / "all.parquet", row_group_size=200)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "scaling.md", "exec"), {})
+    assert len(pd.read_parquet("intervals")) == 600
+    assert icqr.load("sales.icqr").calibration_.sizes.sum() == 200

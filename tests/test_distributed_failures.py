@@ -51,7 +51,7 @@ class DiesOnce:
 
 
 def some_worker(client: Any) -> int:
-    return int(next(iter(client.cluster.workers.values())).pid)
+    return next(int(nanny.pid) for nanny in client.cluster.workers.values() if nanny.pid)  # one that restarts has none
 
 
 def test_without_a_client_the_error_says_how_to_get_one(models: Any, rows: Any) -> None:
@@ -92,8 +92,8 @@ def test_a_worker_lost_in_calibration_or_prediction_changes_nothing(
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
 def test_training_starts_anew_when_a_worker_is_lost(library: str, client: Any) -> None:
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(60_000, 5)), columns=list("abcde"))
-    rows = X, X["a"] + rng.normal(size=len(X))
+    X = pd.DataFrame(rng.normal(size=(80_000, 5)), columns=list("abcde"))
+    y = X["a"] + rng.normal(size=len(X))
     if library == "lightgbm":
         estimator: Any = pytest.importorskip("lightgbm").DaskLGBMRegressor(n_estimators=300)
     else:
@@ -101,11 +101,11 @@ def test_training_starts_anew_when_a_worker_is_lost(library: str, client: Any) -
     killer = threading.Thread(target=kill_trainer, args=(client,), daemon=True)
     killer.start()
     with pytest.warns(UserWarning, match=r"A worker was lost while training"):
-        model = CQR(estimator, random_state=0).fit(*in_blocks(rows))
+        model = CQR(estimator, random_state=0).fit(*in_blocks((X[:60_000], y[:60_000])))
     killer.join()
-    covered = model.predict_interval(X)
-    share = np.mean((covered[:, 0] <= rows[1]) & (rows[1] <= covered[:, 1]))
-    assert 0.88 < share < 0.93
+    intervals, fresh = model.predict_interval(X[60_000:]), y[60_000:]
+    share = np.mean((intervals[:, 0] <= fresh) & (fresh <= intervals[:, 1]))
+    assert abs(share - 0.9) < 0.015  # five standard errors, with 20,000 rows that calibrate and as many that are fresh
 
 
 def kill_trainer(client: Any) -> None:
@@ -145,33 +145,53 @@ def test_a_block_too_large_for_a_worker_is_named(models: Any, rows: Any) -> None
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         connect(n_workers=1, memory_limit="500MB", dashboard_address=":0"),
-        pytest.raises(LostWorkerError, match=r"a block is too large for a worker's memory: make blocks smaller"),
+        pytest.raises(LostWorkerError, match=r"a block is too large for a worker's memory\. Make blocks smaller"),
     ):
         on_dask(models["CQR"]).calibrate(*in_blocks(rows, before=TooLarge()))
 
 
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        ({"n_workers": 1, "memory_limit": "100MB"}, r"the memory of all 1 workers has been too full .* paused them"),
+        ({"n_workers": 0}, r"the cluster has had no worker for 2 s; start some"),
+    ],
+    ids=["too little memory", "no worker"],
+)
+def test_work_that_no_worker_can_do_ends(
+    workers: Any, said: str, models: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("icqr.distributed.cluster._PATIENCE", 2.0)
+    # So little memory that Python itself fills it; Dask would end such a worker, and start it again, for ever.
+    with (
+        dask.config.set({"distributed.worker.memory.terminate": False}),
+        connect(dashboard_address=":0", **workers),
+        pytest.raises(LostWorkerError, match=said),
+    ):
+        on_dask(models["CQR"]).calibrate(*in_blocks(rows))
+
+
 @pytest.mark.slow
 def test_more_rows_than_the_workers_can_hold(tmp_path: Path, models: Any) -> None:
-    """2.4 GB of rows on two workers of 600 MB, of which 300 MB are Python and its libraries."""
+    """1.5 GB of rows on two workers of 600 MB, of which 300 MB are Python and its libraries."""
     rng = np.random.default_rng(0)
-    n_files, n_rows = 40, 250_000
+    n_files, n_rows, names = 120, 25_000, [f"x{i}" for i in range(1, 61)]
+    target = []
     for number in range(n_files):
-        X = pd.DataFrame(rng.uniform(size=(n_rows, 30)), columns=[f"x{i}" for i in range(1, 31)])
-        X.assign(target=X["x1"] + rng.normal(size=n_rows) * X["x2"]).to_parquet(tmp_path / f"{number:02}.parquet")
-    first = pd.read_parquet(
-        tmp_path / "00.parquet", columns=["x1", "x2", "x3", *[f"x{i}" for i in range(4, 31)], "target"]
-    )
-    X = first.drop(columns="target")
+        X = pd.DataFrame(rng.uniform(size=(n_rows, 60)), columns=names)
+        target.append((X["x1"] + rng.normal(size=n_rows) * X["x2"]).to_numpy())
+        X.assign(target=target[-1]).to_parquet(tmp_path / f"{number:03}.parquet")
+    X = pd.read_parquet(tmp_path / "000.parquet", columns=names)
     local = icqr.ICQR(models["CQR"].estimator, coverage=0.8, partition=icqr.KMeansPartition(choose=3), random_state=0)
-    local.fit(X[:3000], first["target"][:3000])
+    local.fit(X[:3000], target[0][:3000])
     with connect(n_workers=2, memory_limit="600MB", dashboard_address=":0"):
         lazy = dd.read_parquet(tmp_path)
-        model = on_dask(local).calibrate(lazy[list(X)], lazy["target"])
-        folder = write_parquet(model.predict_interval(lazy[list(X)]), tmp_path / "out")
+        model = on_dask(local).calibrate(lazy[names], lazy["target"])
+        folder = write_parquet(model.predict_interval(lazy[names]), tmp_path / "out")
     assert model.calibration_.sizes.sum() == n_files * n_rows
-    predicted = pd.read_parquet(folder)
+    predicted = pd.read_parquet(folder).to_numpy()
     assert len(predicted) == n_files * n_rows
     np.testing.assert_array_equal(predicted[:n_rows], model.predict_interval(X))
-    target = pd.read_parquet(sorted(tmp_path.glob("*.parquet")), columns=["target"])["target"].to_numpy()
-    covered = np.mean((predicted["lower"].to_numpy() <= target) & (target <= predicted["upper"].to_numpy()))
-    assert abs(covered - 0.8) < 0.001  # they are the calibration rows themselves
+    y = np.concatenate(target)
+    covered = np.mean((predicted[:, 0] <= y) & (y <= predicted[:, 1]))
+    assert abs(covered - 0.8) < 0.002  # they are the calibration rows themselves

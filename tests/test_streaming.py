@@ -103,7 +103,7 @@ def test_a_failure_leaves_the_old_file_and_names_the_rows(files: Path, models: A
     ("arguments", "kind", "message"),
     [
         ({"files": "no/such/*.parquet"}, FileNotFoundError, r"there is no Parquet file at no/such/\*\.parquet"),
-        ({"target": "price"}, ValueError, r"no column 'price'; their columns are \['x1'"),
+        ({"target": "price"}, ValueError, r"0\.parquet has no column 'price'; its columns are \['x1'"),
         ({"block_rows": 0}, ValueError, "block_rows must be a whole number, 1 or more, got 0"),
     ],
 )

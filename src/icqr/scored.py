@@ -212,6 +212,26 @@ class SelectedCalibration(Calibration):
         return ", ".join(f"{level:.4g}" for level in (levels if self.conformity.symmetric else 2 * levels - 1))
 
 
+def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) -> Calibration:
+    """Give a calibration with no more scores than some coverages need; for these it gives the same offsets.
+
+    Examples
+    --------
+    >>> calibration = Calibration(Conformity(), (np.arange(99.0)[:, None], np.empty((0, 1))))
+    >>> small = reduced_to(calibration, [0.9])
+    >>> small.offsets(0.9, np.array([0])), sum(map(len, small.scores))
+    (array([[89., 89.]]), 2)
+    """
+    if isinstance(calibration, SelectedCalibration):
+        return calibration
+    symmetric = calibration.conformity.symmetric
+    groups = (*calibration.scores, np.sort(np.concatenate(calibration.scores), axis=0))
+    ranks = tuple(_needed_ranks(len(group), coverages, symmetric) for group in groups)
+    scores = tuple(group[some - 1] for group, some in zip(groups, ranks, strict=True))
+    selected = Selected(scores, ranks, calibration.sizes, 0, None)
+    return selected.calibration(calibration.conformity, calibration.small_groups, calibration.guarantee)
+
+
 # -- One block -------------------------------------------------------------------------------------------------------
 
 

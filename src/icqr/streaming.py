@@ -7,21 +7,24 @@ are read a row group at a time: the largest row group sets the least memory that
 
 from __future__ import annotations
 
-import glob
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
 from sklearn.utils.validation import check_is_fitted
 
 from icqr.atomic import replacing
 from icqr.features import IntArray
 from icqr.intervals import Coverages, IntervalRegressor, interval_columns, interval_names
+from icqr.parquet import Files, listed, schema_of
 from icqr.rows import RowBlocks, naming
 from icqr.scored import (
     COVERAGES,
@@ -33,14 +36,6 @@ from icqr.scored import (
     score_block,
 )
 
-try:
-    import pyarrow as pa
-    import pyarrow.dataset
-    import pyarrow.parquet
-except ImportError as error:
-    raise ImportError("icqr.streaming needs pyarrow: pip install pyarrow") from error
-
-Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 T = TypeVar("T")
 
 #: Rows worked on at a time.
@@ -152,47 +147,11 @@ def explain(
 # -- Files -----------------------------------------------------------------------------------------------------------
 
 
-def _listed(files: Files) -> list[str]:
-    """Give the files that a path, a folder, a pattern or a list of them stands for, sorted within each."""
-    if not isinstance(files, str | os.PathLike):
-        return [found for one in files for found in _listed(one)]
-    path = os.fspath(files)
-    if os.path.isdir(path):
-        path = os.path.join(glob.escape(path), "**", "*.parquet")
-    elif os.path.exists(path):
-        return [path]
-    found = sorted(glob.glob(path, recursive=True))
-    if not found:
-        raise FileNotFoundError(f"there is no Parquet file at {os.fspath(files)}")
-    return found
-
-
-def _schema_of(files: Sequence[str]) -> Any:
-    """Give the columns of all files; a type that holds a column's values of all of them, where they differ."""
-    schemas = [pyarrow.parquet.read_schema(file).remove_metadata() for file in files]
-    try:
-        if len({*schemas}) == 1:
-            return schemas[0]
-        return pa.unify_schemas([_without_categories(schema) for schema in schemas], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise ValueError(
-            f"the files do not fit together: {error}. A column must be a number, or text, in all of them."
-        ) from error
-
-
-def _without_categories(schema: Any) -> Any:
-    """Give a schema with categories as plain text: a column may be the one here and the other there."""
-    for place, field in enumerate(schema):
-        if pa.types.is_dictionary(field.type):
-            schema = schema.set(place, field.with_type(field.type.value_type))
-    return schema
-
-
 def _columns(model: IntervalRegressor, files: Files, but: Sequence[str]) -> list[str]:
     names = getattr(model, "columns_", None)
     if names is not None:
         return [str(name) for name in names]
-    return [name for name in _schema_of(_listed(files)).names if name not in but]
+    return [name for name in schema_of(listed(files)).names if name not in but]
 
 
 @dataclass(frozen=True)
@@ -209,11 +168,8 @@ class _Source:
         """Open files; that they have the columns is checked before any work."""
         if not isinstance(block_rows, int | np.integer) or block_rows < 1:
             raise ValueError(f"block_rows must be a whole number, 1 or more, got {block_rows!r}")
-        found = _listed(files)
-        schema = _schema_of(found)
-        missing = [name for name in (*features, *others) if name not in schema.names]
-        if missing:
-            raise ValueError(f"the files have no column {missing[0]!r}; their columns are {schema.names}")
+        found = listed(files)
+        schema = schema_of(found, dict.fromkeys([*features, *others]))
         return cls(pyarrow.dataset.dataset(found, schema=schema, format="parquet"), features, list(others), block_rows)
 
     def example(self) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import typer
 
 import icqr
 from icqr.cli import console, options
-from icqr.cli.options import Bounds, Setting, Source
+from icqr.cli.options import Bounds, Setting, Source, Wanted
 
 _EXIT_CODES = (
     "Exit codes: 0 done; 1 the data, the model or a file is not as it must be, and a line on standard error says why; "
@@ -100,6 +100,7 @@ def compare(
     "icqr fit sales.csv --target price --out sales.icqr",
     "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
     "icqr fit bike --out bike.icqr",
+    'icqr fit "sales/*.parquet" --target price --model lightgbm --engine dask --out sales.icqr',
 )
 def fit(
     data: options.Data,
@@ -113,21 +114,32 @@ def fit(
     jobs: options.Jobs = None,
     drop_missing: options.DropMissing = False,
     encoding: options.Encoding = None,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
 ) -> None:
     """Fit ICQR and keep it in a file.
 
     A third of the rows, drawn at random, is set aside for calibration.
     """
+    setting, source = (
+        Setting(coverage, model, groups, partition, seed, jobs),
+        Source(data, target, drop_missing, encoding),
+    )
+    if options.use_dask(engine, scheduler, encoding):
+        from icqr.cli.on_dask import fit_on_dask
+
+        fit_on_dask(source, setting, out, scheduler)
+        return
     from icqr.cli.models import fit_model
 
-    setting = Setting(coverage, model, groups, partition, seed, jobs)
-    fit_model(Source(data, target, drop_missing, encoding), setting, out)
+    fit_model(source, setting, out)
 
 
 @_command(
     "icqr predict sales.icqr new.csv --out intervals.parquet",
     "icqr predict sales.icqr new.csv --keep id --coverage 0.8 --out intervals.csv",
     "cat new.csv | icqr predict sales.icqr - | head",
+    'icqr predict sales.icqr "new/*.parquet" --engine dask --out intervals',
 )
 def predict(
     model: options.ModelFile,
@@ -137,7 +149,8 @@ def predict(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV.",
+            help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
+            "With --engine dask: a new folder, of Parquet files.",
         ),
     ] = "-",
     coverage: options.OtherCoverage = None,
@@ -150,14 +163,22 @@ def predict(
         typer.Option("--keep", metavar="COL", help="Copy a column of DATA, for example an id; may be repeated."),
     ] = None,
     encoding: options.Encoding = None,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
 ) -> None:
     """Predict intervals: lower, median, upper, group and promised coverage, a row for each row of DATA, in its order.
 
     Columns that the model does not use are ignored, the target among them.
     """
+    wanted = Wanted(coverage, explain, keep or [])
+    if options.use_dask(engine, scheduler, encoding):
+        from icqr.cli.on_dask import predict_on_dask
+
+        predict_on_dask(model, data, out, wanted, scheduler)
+        return
     from icqr.cli.models import predict_rows
 
-    predict_rows(model, data, out, coverage, explain, keep or [], encoding)
+    predict_rows(model, data, out, wanted, encoding)
 
 
 @_command(
@@ -189,6 +210,7 @@ def recalibrate(
 @_command(
     "icqr audit intervals.csv --target y --lower lo --upper hi --coverage 0.9",
     "icqr audit intervals.parquet --target y --lower lo --upper hi --coverage 0.9 --groups region --report audit.html",
+    'icqr audit "intervals/*.parquet" --target y --lower lower --upper upper --coverage 0.9 --engine dask',
 )
 def audit(
     data: options.Data,
@@ -211,16 +233,23 @@ def audit(
     seed: options.Seed = 0,
     drop_missing: options.DropMissing = False,
     encoding: options.Encoding = None,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
 ) -> None:
     """Say where the intervals of any library hold and where they do not.
 
     The other columns of DATA are searched for regions in which the promise fails; rows must be ones that the intervals'
     model has not seen.
     """
+    source, bounds = Source(data, target, drop_missing, encoding), Bounds(lower, upper, coverage, groups)
+    if options.use_dask(engine, scheduler, encoding):
+        from icqr.cli.on_dask import audit_on_dask
+
+        audit_on_dask(source, bounds, seed, report, json, scheduler)
+        return
     from icqr.cli.checking import audit_intervals
 
-    source = Source(data, target, drop_missing, encoding)
-    audit_intervals(source, Bounds(lower, upper, coverage), groups, seed, report, json)
+    audit_intervals(source, bounds, seed, report, json)
 
 
 @_command("icqr inspect sales.icqr", "icqr inspect sales.icqr --json")

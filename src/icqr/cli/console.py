@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -129,10 +129,26 @@ class Bar(Protocol):
         """Begin a step."""
 
 
+def _shows_bars() -> bool:
+    return _ERR.is_terminal and not _ERR.is_dumb_terminal
+
+
+@contextmanager
+def block_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show on a terminal how many blocks of a step are done."""
+    if not _shows_bars():
+        yield lambda step, done, total: None
+        return
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), console=_ERR, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)
+
+
 @contextmanager
 def progress(steps: int) -> Iterator[Bar]:
     """Show a bar on a terminal, and nothing elsewhere."""
-    if not _ERR.is_terminal or _ERR.is_dumb_terminal:
+    if not _shows_bars():
         yield lambda what, own_bar=False: None
         return
     parts = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())

@@ -10,7 +10,7 @@ import pandas as pd
 
 from icqr.cli.console import note
 from icqr.cli.options import Source
-from icqr.cli.reading import Table, read_table
+from icqr.cli.reading import Table, read_parquet_files, read_table
 from icqr.cli.wording import did_you_mean, listed_names
 from icqr.datasets import list_datasets, load_dataset
 from icqr.synthetic import make_heteroscedastic
@@ -21,7 +21,7 @@ _ROW_NUMBER_NAMES = ("id", "index", "instant", "row", "rownames", "unnamed: 0", 
 
 
 def read_data(data: str, encoding: str | None = None, text: Collection[str] = ()) -> Table:
-    """Read a file, standard input ("-"), or a known data set; a file comes before a data set of the same name.
+    """Read a file, standard input ("-"), Parquet files of a pattern, or a known data set, which comes after files.
 
     Examples
     --------
@@ -37,6 +37,8 @@ def read_data(data: str, encoding: str | None = None, text: Collection[str] = ()
         return Table(data, X.assign(**{str(y.name): y}), target=str(y.name))
     if path.is_dir():
         return read_table(data)
+    if any(sign in data for sign in "*?["):
+        return read_parquet_files(data, text)
     beside = [str(file) for file in path.parent.iterdir()] if path.parent.is_dir() else []
     raise ValueError(f"there is no file {data!r}, and no data set of that name{did_you_mean(data, [*known, *beside])}")
 

@@ -12,7 +12,7 @@ from icqr.auditing.findings import as_json, promise
 from icqr.cli.building import check_gaps, make_model, make_partition
 from icqr.cli.console import note, progress, say, say_json, say_table
 from icqr.cli.data import check_column, check_numbers, read_data, read_rows
-from icqr.cli.options import Setting, Source
+from icqr.cli.options import Setting, Source, Wanted
 from icqr.cli.reading import Table
 from icqr.cli.wording import closest, listed_names
 from icqr.cli.writing import ENDINGS, check_destination, write_table
@@ -41,34 +41,53 @@ def fit_model(source: Source, setting: Setting, out: str) -> None:
         ).fit(X, y)
         begin("Writing the model")
         save(model, out)
+    say_fitted(described, model, out)
+
+
+def say_fitted(described: str, model: IntervalRegressor, out: str) -> None:
+    """Print what a model was fitted on, what it promises, and where it is."""
     say(f"Data: {described}.")
-    _say_model(model, summarize(model))
+    say_model(model, summarize(model))
     say(f"Model: {out} ({Path(out).stat().st_size / 1000:,.0f} kB)")
 
 
-def predict_rows(
-    model_file: str, data: str, out: str, coverage: float | None, explain: bool, keep: list[str], encoding: str | None
-) -> None:
+def predict_rows(model_file: str, data: str, out: str, wanted: Wanted, encoding: str | None) -> None:
     """Do what `icqr predict` says."""
     if out != "-":
         check_destination(out, "--out", ENDINGS)
     with progress(3) as begin:
         begin("Reading the model and the data")
         model = load(model_file)
-        table = read_data(data, encoding, _text_columns(model))
-        for name in keep:
-            check_column(table.frame, name, "--keep")
-        X = _columns_of(model, table, keep)
+        table = read_data(data, encoding, text_columns(model))
+        check_kept(wanted, table.frame)
+        X = columns_of(model, table, wanted.keep)
         begin(f"Predicting {len(X):,} rows")
-        explained = model.explain(X, coverage)
-        predicted = explained if explain else explained[_PREDICTED]
-        twice = [name for name in keep if name in predicted or keep.count(name) > 1]
-        if twice:
-            raise ValueError(f"--keep: there would be two columns {twice[0]!r}; rename yours, or leave it out")
+        predicted = wanted_columns(model.explain(X, wanted.coverage), wanted)
         begin("Writing the intervals")
-        write_table(pd.concat([table.frame[keep], predicted], axis=1), out)
+        write_table(pd.concat([table.frame[wanted.keep], predicted], axis=1), out)
     if out != "-":
-        say(f"{len(X):,} intervals, {promise(model.coverage if coverage is None else coverage)} promised: {out}")
+        say(predicted_words(model, len(X), wanted, out))
+
+
+def check_kept(wanted: Wanted, frame: pd.DataFrame) -> None:
+    """Raise if the data lack a column that is to be copied."""
+    for name in wanted.keep:
+        check_column(frame, name, "--keep")
+
+
+def wanted_columns(explained: Any, wanted: Wanted) -> Any:
+    """Give the columns of `explain` that are wanted, or say why columns of the data can't be kept beside them."""
+    predicted = explained if wanted.explain else explained[_PREDICTED]
+    twice = [name for name in wanted.keep if name in predicted.columns or wanted.keep.count(name) > 1]
+    if twice:
+        raise ValueError(f"--keep: there would be two columns {twice[0]!r}; rename yours, or leave it out")
+    return predicted
+
+
+def predicted_words(model: IntervalRegressor, n_rows: int, wanted: Wanted, out: str) -> str:
+    """Say how many intervals were written where."""
+    promised = promise(model.coverage if wanted.coverage is None else wanted.coverage)
+    return f"{n_rows:,} intervals, {promised} promised: {out}"
 
 
 def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
@@ -78,17 +97,17 @@ def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
     with progress(3) as begin:
         begin("Reading the model and the data")
         model = load(model_file)
-        table = read_data(str(source.data), source.encoding, _text_columns(model))
+        table = read_data(str(source.data), source.encoding, text_columns(model))
         target = table.target if source.target is None else source.target
         if target is None:
             raise ValueError("--target must be given: the column that holds what happened")
         rows = check_numbers(table.frame, [target], ["--target"], source.drop_missing)
-        X = _columns_of(model, Table(table.name, rows, table.notes), [target])
+        X = columns_of(model, Table(table.name, rows, table.notes), [target])
         begin(f"Calibrating with {len(X):,} rows")
         model.calibrate(X, rows[target])
         begin("Writing the model")
         save(model, destination)
-    _say_model(model, summarize(model))
+    say_model(model, summarize(model))
     say(f"Model: {destination}, calibrated with {len(X):,} rows of {table.name}")
 
 
@@ -99,7 +118,7 @@ def inspect_model(model_file: str, json: bool) -> None:
     if json:
         say_json(as_json(summary))
         return
-    _say_model(model, summary)
+    say_model(model, summary)
     kinds = [f"{name!r} ({kind})" for name, kind in summary["columns"].items()]
     say(f"Columns: {', '.join(kinds[:50])}{f' and {len(kinds) - 50} more' if len(kinds) > 50 else ''}.")
 
@@ -113,7 +132,8 @@ def _categories(model: IntervalRegressor) -> dict[Any, Any]:
     return {} if features is None else dict(features.categories)
 
 
-def _text_columns(model: IntervalRegressor) -> list[str]:
+def text_columns(model: IntervalRegressor) -> list[str]:
+    """Give the columns that held text in training."""
     found = _categories(model).items()
     return [str(name) for name, known in found if all(isinstance(value, str) for value in known)]
 
@@ -124,7 +144,7 @@ def _kinds(model: IntervalRegressor) -> dict[str, str]:
     return {str(name): f"{len(categories[name])} categories" if name in categories else "numbers" for name in names}
 
 
-def _columns_of(model: IntervalRegressor, table: Table, used: list[str]) -> pd.DataFrame:
+def columns_of(model: IntervalRegressor, table: Table, used: list[str]) -> pd.DataFrame:
     """Give the columns that the model was trained on; say which are left out, those `used` otherwise excepted."""
     for text in table.notes:
         note(text)
@@ -144,7 +164,8 @@ def _columns_of(model: IntervalRegressor, table: Table, used: list[str]) -> pd.D
 # -- Words -----------------------------------------------------------------------------------------------
 
 
-def _say_model(model: IntervalRegressor, summary: dict[str, Any]) -> None:
+def say_model(model: IntervalRegressor, summary: dict[str, Any]) -> None:
+    """Print what a model promises, and its groups."""
     (about,) = summary["computed"]["models"]
     rows = [f"{about[name]:,} {name}" for name in ("training rows", "calibration rows") if name in about]
     groups = "1 group" if about["groups"] == 1 else f"{about['groups']} groups"

@@ -12,6 +12,7 @@ from icqr.cli.wording import did_you_mean
 
 MODELS = ("hist", "lightgbm", "xgboost", "catboost", "forest", "network")
 PARTITIONS = ("kmeans", "whole")
+ENGINES = ("local", "dask")
 PAPER_DATA = ("boston", "bike", "bike-leak", "blog", "synthetic", "all")
 
 
@@ -27,11 +28,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Which intervals, where a file has them: two columns, and what they promise."""
+    """Which intervals, where a file has them: two columns, what they promise, and the column of groups to judge."""
 
     lower: str
     upper: str
     coverage: float
+    groups: str | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which intervals to predict, and which columns beside them."""
+
+    coverage: float | None
+    explain: bool
+    keep: list[str]
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,15 @@ def check_coverage(value: float | None) -> float | None:
     return value
 
 
+def use_dask(engine: str, scheduler: str | None, encoding: str | None) -> bool:
+    """Tell whether Dask does the work; options that then mean nothing are a wrong use of the command."""
+    if engine == "dask" and encoding is not None:
+        raise typer.BadParameter("--encoding is for text files; --engine dask reads Parquet")
+    if engine != "dask" and scheduler is not None:
+        raise typer.BadParameter("--scheduler is for --engine dask")
+    return engine == "dask"
+
+
 def _choice(name: str, allowed: Sequence[str], text: str, show_default: bool = True) -> Any:
     return typer.Option(
         name,
@@ -108,8 +128,8 @@ def _choice(name: str, allowed: Sequence[str], text: str, show_default: bool = T
 
 
 DATA_HELP = (
-    "A CSV, Parquet, Feather or JSON lines file, compressed or not; - for standard input; or the name of a data set "
-    "(see: icqr datasets). A file of that name comes first."
+    "A CSV, Parquet, Feather or JSON lines file, compressed or not; - for standard input; a pattern of Parquet files "
+    "in quotation marks; or the name of a data set (see: icqr datasets). A file of that name comes first."
 )
 DataOrNothing = Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
@@ -158,6 +178,24 @@ Encoding = Annotated[
     str | None,
     typer.Option(
         "--encoding", metavar="NAME", help="Of a CSV file that is not UTF-8, for example latin-1.", show_default=False
+    ),
+]
+Engine = Annotated[
+    str,
+    _choice(
+        "--engine",
+        ENGINES,
+        "What does the work; dask is for Parquet files larger than memory, DATA then being "
+        "a pattern in quotation marks or a folder",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Of a Dask cluster, for example tcp://10.0.0.5:8786. Without this option: one worker per core, here.",
+        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and sentences.")]

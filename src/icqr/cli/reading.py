@@ -97,6 +97,17 @@ def read_table(path: str, *, encoding: str | None = None, text: Collection[str] 
     return _as_frame(table, name, text)
 
 
+def read_parquet_files(pattern: str, text: Collection[str] = ()) -> Table:
+    """Read the Parquet files of a pattern, in the order of their names, as one table."""
+    need("pyarrow.parquet")
+    from icqr.parquet import listed, pieces_of, schema_of
+
+    files = listed(pattern)
+    schema = schema_of(files)
+    parts = [piece.read(schema) for piece in pieces_of(files)]
+    return _as_frame(need("pyarrow").concat_tables([schema.empty_table(), *parts]), pattern, text)
+
+
 # -- Files -----------------------------------------------------------------------------------------------
 
 

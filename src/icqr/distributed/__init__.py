@@ -11,9 +11,23 @@ try:
 except ImportError as error:
     raise ImportError('icqr.distributed needs dask: pip install "icqr[dask]"') from error
 
+from icqr.distributed.auditing import coverage_counts
 from icqr.distributed.blocks import sample
-from icqr.distributed.cluster import LostWorkerError, connect, progress
+from icqr.distributed.cluster import LostWorkerError, connect, dashboard, progress
 from icqr.distributed.estimators import CQR, ICQR, QR, Naive, on_dask
 from icqr.distributed.writing import write_parquet
 
-__all__ = ["CQR", "ICQR", "QR", "LostWorkerError", "Naive", "connect", "on_dask", "progress", "sample", "write_parquet"]
+__all__ = [
+    "CQR",
+    "ICQR",
+    "QR",
+    "LostWorkerError",
+    "Naive",
+    "connect",
+    "coverage_counts",
+    "dashboard",
+    "on_dask",
+    "progress",
+    "sample",
+    "write_parquet",
+]

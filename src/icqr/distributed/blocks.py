@@ -56,7 +56,13 @@ def example_of(X: Any) -> Table:
 
 
 def delayed_blocks(collection: Any) -> list[Any]:
-    """Give the blocks of a collection, one below the other, as delayed objects."""
+    """Give the blocks of a collection, one below the other, as delayed objects.
+
+    Of files only the columns are read that are used. Dask's full optimization would do more: join blocks of a DataFrame
+    that uses few of its columns, so that X and y had different blocks.
+    """
+    if is_frame(collection):
+        return list(collection.simplify().to_delayed(optimize_graph=False))
     return list(np.ravel(collection.to_delayed()))
 
 

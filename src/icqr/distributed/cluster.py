@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
+from queue import Empty, SimpleQueue
+from signal import SIG_IGN, SIGINT, signal
+from threading import current_thread, main_thread
 from typing import Any, TypeAlias, TypeVar
 
 import dask
-from distributed import Client, Future, as_completed, futures_of, get_client
+from distributed import Client, Future, WorkerPlugin, futures_of, get_client
 from distributed.scheduler import KilledWorker
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -16,11 +22,17 @@ T = TypeVar("T")
 
 #: Results of so many blocks are merged by one task.
 _FAN_IN = 16
+_SECONDS = 1.0  # between looks at the workers
+_PATIENCE = 120.0  # seconds in which no worker can work
+_ADVICE = (
+    "Make blocks smaller (X.repartition(partition_size='32MB'), X.rechunk((100_000, -1)), or Parquet files with "
+    "smaller row groups), or give each worker more memory: a worker needs about 300 MB and ten times a block."
+)
 _progress: ContextVar[Progress | None] = ContextVar("icqr_progress", default=None)
 
 
 class LostWorkerError(RuntimeError):
-    """Workers of the cluster ended while they were at work, too often to go on."""
+    """Workers of the cluster are gone, ended too often at the same work, or have no memory left to go on."""
 
 
 # -- The client ------------------------------------------------------------------------------------------------------
@@ -47,7 +59,9 @@ def connect(address: str | None = None, timeout: float = 10.0, **local: Any) -> 
     if address is None:
         # On a busy machine a killed worker's successor may need longer than Dask's 15 s, and would be turned away.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "120s"})
-        return Client(**{"processes": True, "threads_per_worker": 1, **local})
+        client = Client(**{"processes": True, "threads_per_worker": 1, **local})
+        client.register_plugin(_LeavesInterrupts(), name="icqr-interrupts")
+        return client
     try:
         return Client(address, timeout=timeout)
     except (OSError, ValueError) as error:
@@ -55,6 +69,14 @@ def connect(address: str | None = None, timeout: float = 10.0, **local: Any) -> 
             f"no Dask scheduler answers at {address!r} within {timeout:g} s ({error}). Check the address, start one by "
             "`dask scheduler`, or leave the address out for a cluster on this machine."
         ) from error
+
+
+class _LeavesInterrupts(WorkerPlugin):
+    """Ctrl-C in a terminal reaches all its processes; it is the client's to answer, which then ends the workers."""
+
+    def setup(self, worker: Any) -> None:
+        if current_thread() is main_thread():  # of a process of its own
+            signal(SIGINT, SIG_IGN)
 
 
 def current_client() -> Client:
@@ -67,6 +89,15 @@ def current_client() -> Client:
             "`client = icqr.distributed.connect()` starts a cluster on this machine, `connect('tcp://…:8786')` uses "
             "another. For Parquet files and no cluster, see icqr.streaming."
         ) from error
+
+
+def dashboard(client: Client) -> str | None:
+    """Give the address of the cluster's dashboard, if it has one: a scheduler without bokeh has none."""
+    return client.dashboard_link if client.run_on_scheduler(_has_bokeh) else None
+
+
+def _has_bokeh() -> bool:
+    return find_spec("bokeh") is not None
 
 
 # -- Work on blocks --------------------------------------------------------------------------------------------------
@@ -96,8 +127,7 @@ def named_failures() -> Iterator[None]:
     except KilledWorker as error:
         raise LostWorkerError(
             f"workers ended again and again at the same block ({error}). Most often a block is too large for a "
-            "worker's memory: make blocks smaller, for example by X.repartition(partition_size='64MB') or "
-            "X.rechunk((100_000, -1)), or give each worker more memory."
+            f"worker's memory. {_ADVICE}"
         ) from error
 
 
@@ -106,9 +136,24 @@ def one(thing: Any) -> Any:
     return dask.delayed(thing, traverse=False, pure=False)
 
 
+def on_each(function: Callable[..., Any], parts: Sequence[Any], *shared: Any) -> list[Any]:
+    """Give ``function(part, *shared)`` of each delayed part, delayed."""
+    work, given = dask.delayed(function, pure=False), [one(thing) for thing in shared]
+    return [work(part, *given) for part in parts]
+
+
+@contextmanager
+def _large_models() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # A model with millions of scores is large, and goes to each worker once.
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        yield
+
+
 def persisted(parts: Sequence[Any], step: str) -> list[Any]:
     """Compute delayed parts and leave them on the workers; what a lost worker held is computed again."""
-    kept = list(current_client().persist(list(parts)))
+    with _large_models():
+        kept = list(current_client().persist(list(parts)))
     _finish(futures_of(kept), step)
     return kept
 
@@ -116,7 +161,8 @@ def persisted(parts: Sequence[Any], step: str) -> list[Any]:
 def gathered(parts: Sequence[Any], step: str) -> list[Any]:
     """Compute delayed parts and bring them here."""
     client = current_client()
-    futures = client.compute(list(parts))
+    with _large_models():
+        futures = client.compute(list(parts))
     _finish(futures, step)
     with named_failures():
         return list(client.gather(futures))
@@ -135,11 +181,36 @@ def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) 
 def _finish(futures: Sequence[Future], step: str) -> None:
     """Wait for futures, report progress, and raise the first error."""
     report = _progress.get()
-    done = 0
+    done: SimpleQueue[Future] = SimpleQueue()
+    for future in futures:
+        future.add_done_callback(done.put)
     with named_failures():
-        for future in as_completed(futures):
+        for count in range(1, len(futures) + 1):
+            future = _next(done, current_client())
             if future.status in ("error", "cancelled"):
                 future.result()
-            done += 1
             if report is not None:
-                report(step, done, len(futures))
+                report(step, count, len(futures))
+
+
+def _next(done: SimpleQueue[Future], client: Client) -> Future:
+    """Give the next future that is done; raise if no worker can work for so long that none ever will."""
+    since = time.monotonic()
+    while True:
+        try:
+            return done.get(timeout=_SECONDS)
+        except Empty:
+            workers = client.scheduler_info(n_workers=-1)["workers"].values()
+            if any(worker["status"] == "running" for worker in workers):
+                since = time.monotonic()
+            if time.monotonic() - since > _PATIENCE:
+                raise LostWorkerError(_no_work(len(workers))) from None
+
+
+def _no_work(n_workers: int) -> str:
+    if not n_workers:
+        return f"the cluster has had no worker for {_PATIENCE:g} s; start some"
+    return (
+        f"the memory of all {n_workers} workers has been too full to go on for {_PATIENCE:g} s, so that Dask has "
+        f"paused them. {_ADVICE}"
+    )

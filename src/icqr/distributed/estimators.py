@@ -22,7 +22,7 @@ from icqr.libraries import class_names
 from icqr.partition import GroupPartition
 from icqr.quantiles import is_prefit
 from icqr.rows import Rows
-from icqr.scored import COVERAGES, MOST_SCORES
+from icqr.scored import COVERAGES, MOST_SCORES, reduced_to
 
 
 class OnDask(IntervalRegressor):
@@ -109,7 +109,7 @@ class OnDask(IntervalRegressor):
         """
         if not is_collection(X):
             return super().predict(X)
-        return lazy_points(self._predictor(X), X)
+        return lazy_points(self._predictor(X).for_workers(), X)
 
     def predict_interval(self, X: Any, coverage: Coverages = None) -> Any:
         """Predict intervals.
@@ -130,7 +130,8 @@ class OnDask(IntervalRegressor):
         """
         if not is_collection(X):
             return super().predict_interval(X, coverage)
-        model, levels = self._predictor(X), self._levels(coverage)
+        levels = self._levels(coverage)
+        model = self._predictor(X).for_workers(levels)
         for level in levels:
             self.certificate(level)  # raises now, not when the first block is computed, if the scores were not kept
         return lazy_intervals(model, X, levels if is_list(coverage) else levels[0])
@@ -142,7 +143,8 @@ class OnDask(IntervalRegressor):
         """
         if not is_collection(X):
             return super().explain(X, coverage)
-        model, level = self._predictor(X), self._asked(coverage)
+        level = self._asked(coverage)
+        model = self._predictor(X).for_workers([level], with_novelty=True)
         self.certificate(level)
         return lazy_explanations(model, X, level)
 
@@ -155,15 +157,21 @@ class OnDask(IntervalRegressor):
 
     # -- Steps -------------------------------------------------------------------------------------------------------
 
-    def _predictor(self, X: Any) -> Any:
-        """Give the model that workers predict with; that X has the right columns is checked before any work."""
+    def _predictor(self, X: Any) -> Self:
+        """Give the model itself; that it is fitted and X has the right columns is checked before any work."""
         check_is_fitted(self)
         self._check_table(example_of(check_table(X)))
-        return self.for_workers()
+        return self
 
-    def for_workers(self) -> Any:
-        """Give the local model as workers use it, each task with one thread."""
+    def for_workers(self, coverages: Sequence[Any] = (), with_novelty: bool = False) -> Any:
+        """Give the local model as workers use it, each task with one thread, without the scores that they don't need.
+
+        Up to 5,000,000 scores and distances are kept: more than the rest of the model, and each worker gets a copy.
+        """
         local = self.to_local()
+        if hasattr(local, "calibration_"):
+            local.calibration_ = reduced_to(local.calibration_, coverages)
+            local.novelty_ = local.novelty_ if with_novelty else None
         # Dask's workers set OMP_NUM_THREADS=1. LightGBM alone takes all cores unless its own parameter says otherwise.
         fitted = getattr(local.model_, "models_", None) or [local.model_.model_]
         if any("lightgbm.LGBMModel" in class_names(model) for model in fitted):
@@ -184,14 +192,14 @@ class OnDask(IntervalRegressor):
             _warn_about_sample(given, train)
         return super()._train(model, train, *levels, **params)
 
-    def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds) -> None:
+    def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds, params: dict[str, Any]) -> None:
         partition = getattr(self, "partition", None)
         if isinstance(partition, GroupPartition):
             # A user's own groups are looked for in all rows: the sample may lack some.
             for rows in (train, held_out):
                 if isinstance(rows, DaskRows):
                     held_out = held_out.extended(_first_of_groups(rows, partition))
-        super()._fit_groups(train, held_out, seeds)
+        super()._fit_groups(train, held_out, seeds, params)
 
 
 def _with_state(model: Any, other: IntervalRegressor) -> Any:

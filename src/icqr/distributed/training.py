@@ -32,8 +32,9 @@ _PATIENCE = 300.0  # seconds to wait for a first worker
 
 
 class _Library(NamedTuple):
-    """A library with a Dask estimator, and what makes a local estimator of one that is fitted."""
+    """A library with a Dask estimator: where that is, and what makes a local estimator of one that is fitted."""
 
+    dask_module: str
     dask_class: str
     local_class: str
     to_local: Callable[[Any, Any], Any]
@@ -49,8 +50,8 @@ def _xgboost_to_local(fitted: Any, local: Any) -> Any:
 
 
 _LIBRARIES = (
-    _Library("lightgbm.DaskLGBMRegressor", "lightgbm.LGBMRegressor", _lightgbm_to_local),
-    _Library("xgboost.DaskXGBRegressor", "xgboost.XGBRegressor", _xgboost_to_local),
+    _Library("lightgbm", "lightgbm.DaskLGBMRegressor", "lightgbm.LGBMRegressor", _lightgbm_to_local),
+    _Library("xgboost.dask", "xgboost.DaskXGBRegressor", "xgboost.XGBRegressor", _xgboost_to_local),
 )
 
 
@@ -75,12 +76,24 @@ def local_twin(estimator: Any) -> Any:
     return twin.set_params(**given)
 
 
+def _library_of_local(estimator: Any) -> _Library | None:
+    names = class_names(estimator)
+    return next((one for one in _LIBRARIES if one.local_class in names and one.dask_class not in names), None)
+
+
 def dask_twin_name(estimator: Any) -> str | None:
     """Give the name of the Dask estimator for a local one of LightGBM or XGBoost."""
-    names = class_names(estimator)
-    return next(
-        (one.dask_class for one in _LIBRARIES if one.local_class in names and one.dask_class not in names), None
-    )
+    library = _library_of_local(estimator)
+    return None if library is None else library.dask_class
+
+
+def dask_twin(estimator: Any) -> Any:
+    """Give the Dask estimator with the parameters of a local one of LightGBM or XGBoost; any other as it is."""
+    library = _library_of_local(estimator)
+    if library is None:
+        return estimator
+    kind = getattr(importlib.import_module(library.dask_module), library.dask_class.partition(".")[2])
+    return kind(**estimator.get_params())
 
 
 # -- Training --------------------------------------------------------------------------------------------------------

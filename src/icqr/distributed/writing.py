@@ -10,6 +10,7 @@ from typing import Any
 
 import dask
 
+from icqr.distributed.blocks import delayed_blocks
 from icqr.distributed.cluster import gathered
 
 
@@ -38,7 +39,7 @@ def write_parquet(frame: Any, folder: str | os.PathLike[str]) -> Path:
     part.mkdir(parents=True)
     try:
         write = dask.delayed(_write, pure=False)
-        blocks = frame.to_delayed()
+        blocks = delayed_blocks(frame)
         gathered([write(block, str(part / f"part.{i:05d}.parquet")) for i, block in enumerate(blocks)], "writing")
         part.rename(target)
     except BaseException:  # also Ctrl-C: nothing half-written stays behind

@@ -52,6 +52,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from icqr.datasets import load_dataset
@@ -228,16 +229,30 @@ def run_data(data: Data, out: Path, settings: Settings) -> None:
     if not missing:
         return
     trained = train(data, split, settings, out / "networks" / data.name, parts)
-    # One thread: the work is many short products and loops, on which several threads mostly wait for each other.
+    with threadpool_limits(limits=1):  # see `run_network`
+        cases = _cases(data, split, trained, settings, parts.folder / "notebook.npz")
+    cells = [*CELLS, *(CHANGED if data.changed else ())]
+    tasks = (
+        delayed(run_network)(network, cases(network), cells, network < settings.conditional, truth)
+        for network in missing
+    )
+    with steps(f"{data.name}: methods", settings.networks, settings.networks - len(missing)) as advance:
+        # How many at a time, and where, is the user's: joblib.parallel_config. Parts are written here as they come.
+        for network, rows in Parallel(return_as="generator_unordered")(tasks):
+            parts.write(network, rows)
+            advance()
+
+
+def run_network(
+    network: int, case: Callable[[], Case], cells: Sequence[tuple[str, str]], conditional: bool, truth: Synthetic | None
+) -> tuple[int, list[dict[str, Any]]]:
+    """Run all methods on one network; give its index and a row of results for each.
+
+    One thread: the work is many short products and loops, on which several threads mostly wait for each other.
+    """
     with threadpool_limits(limits=1):
-        make_case = _cases(data, split, trained, settings, parts.folder / "notebook.npz")
-        cells = [*CELLS, *(CHANGED if data.changed else ())]
-        with steps(f"{data.name}: methods", settings.networks, settings.networks - len(missing)) as advance:
-            for network in missing:
-                case = make_case(network)
-                conditional = network < settings.conditional
-                parts.write(network, [run_cell(case, cell, conditional, truth)[0] for cell in cells])
-                advance()
+        made = case()
+        return network, [run_cell(made, cell, conditional, truth)[0] for cell in cells]
 
 
 def _about(data: Data, settings: Settings, split: Split, X: pd.DataFrame) -> dict[str, Any]:
@@ -266,8 +281,10 @@ def train(data: Data, split: Split, settings: Settings, folder: Path, parts: Par
     return model
 
 
-def _cases(data: Data, split: Split, trained: QuantileNetwork, settings: Settings, file: Path) -> Callable[[int], Case]:
-    """Give a function that makes a network's case; what all share from the first network is learned here."""
+def _cases(
+    data: Data, split: Split, trained: QuantileNetwork, settings: Settings, file: Path
+) -> Callable[[int], Callable[[], Case]]:
+    """Give a function of a network that gives what makes its case; what all share is learned here, from the first."""
     seeds = np.random.SeedSequence(settings.seed).generate_state(settings.networks)
     if not file.exists():
         with steps(f"{data.name}: clusters of the first network, as in the notebook", 1) as advance:
@@ -277,9 +294,9 @@ def _cases(data: Data, split: Split, trained: QuantileNetwork, settings: Setting
     first = Case(split, trained.network(0), clusters, int(seeds[0]))
     groups = run_cell(first, ("printed", "ICQR"), False, None)[1] if data.share_groups else None
 
-    def make(network: int) -> Case:
+    def make(network: int) -> Callable[[], Case]:
         shared = None if network == 0 else groups
-        return Case(split, trained.network(network), clusters, int(seeds[network]), shared)
+        return partial(Case, split, trained.network(network), clusters, int(seeds[network]), shared)
 
     return make
 

@@ -1,0 +1,118 @@
+"""Parquet files as blocks of a Dask DataFrame: columns become numbers and text as in `icqr.cli.reading`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import pandas as pd
+import pyarrow as pa
+
+from icqr.cli.columns import as_series
+from icqr.cli.data import check_column
+from icqr.cli.wording import listed_names
+from icqr.distributed.blocks import delayed_blocks
+from icqr.distributed.cluster import gathered, on_each
+from icqr.parquet import Piece, listed, pieces_of, schema_of
+
+
+@dataclass(frozen=True)
+class BlockTable:
+    """Rows of Parquet files, none of them read yet.
+
+    Attributes
+    ----------
+    name : str
+        As the user wrote it.
+    frame : Dask DataFrame
+        Columns of numbers and text.
+    example : DataFrame
+        The same columns without a row.
+    n_rows : int
+        As the files' footers say.
+    notes : list of str
+        What is done to columns.
+    """
+
+    name: str
+    frame: Any
+    example: pd.DataFrame
+    n_rows: int
+    notes: list[str]
+
+
+def open_blocks(data: str, text: Collection[str] = ()) -> BlockTable:
+    """Open Parquet files: a file, a folder or a pattern.
+
+    Parameters
+    ----------
+    data : str
+        As the user wrote it.
+    text : collection of str
+        Columns to take as text even if they hold numbers.
+    """
+    files = [str(Path(file).absolute()) for file in listed(data)]  # workers may be in another folder
+    schema = schema_of(files)
+    schema = pa.schema([field for field in schema if not re.fullmatch(r"__index_level_\d+__", field.name)])
+    pieces = pieces_of(files)
+    n_rows = sum(piece.n_rows for piece in pieces)
+    if not n_rows or not schema.names:
+        raise ValueError(f"{data}: {len(files):,} files without a row")
+    # Text is text: whether it holds dates could be told only from all rows, and a block has some of them.
+    texts = tuple(field.name for field in schema if field.name in text or _is_text(field.type))
+    notes: list[str] = []
+    example = _converted(schema.empty_table(), texts, notes)
+    with dask.config.set({"dataframe.convert-string": False}):  # text as the local engine has it
+        frame = dd.from_map(read_block, pieces, schema=schema, texts=texts, meta=example, label="read-parquet")
+    return BlockTable(data, frame, example, n_rows, notes)
+
+
+def _is_text(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def read_block(piece: Piece, columns: Any = None, *, schema: Any, texts: Sequence[str]) -> Any:
+    """Read a piece of a file; Dask asks for the `columns` that are used."""
+    names = schema.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    return _converted(piece.read(pa.schema([schema.field(name) for name in names])), texts, [])
+
+
+def _converted(table: Any, texts: Sequence[str], notes: list[str]) -> pd.DataFrame:
+    return pd.DataFrame({name: as_series(table[name], name, name in texts, notes) for name in table.column_names})
+
+
+# -- Checks ----------------------------------------------------------------------------------------------------------
+
+
+def check_block_numbers(table: BlockTable, names: Sequence[str], options: Sequence[str], drop_missing: bool) -> Any:
+    """Give the rows in which these columns are known numbers, and how many; raise if they hold text or gaps."""
+    for name, option in zip(names, options, strict=True):
+        check_column(table.example, name, option)
+        if not pd.api.types.is_numeric_dtype(table.example[name].dtype):
+            raise ValueError(f"{option}: column {name!r} must hold numbers, but it holds text")
+    count = on_each(_missing, delayed_blocks(table.frame[list(names)]))
+    gaps, without = (sum(found) for found in zip(*gathered(count, "looking for missing values"), strict=True))
+    if not without:
+        return table.frame, table.n_rows
+    if not drop_missing:
+        first = gaps.index[gaps > 0][0]
+        raise ValueError(
+            f"column {first!r} is missing in {gaps[first]:,} of {table.n_rows:,} rows; --drop-missing would leave out "
+            f"{without:,} rows and keep {table.n_rows - without:,}"
+        )
+    if without == table.n_rows:
+        raise ValueError(f"columns {listed_names(names)} have no row without a missing value; nothing is left")
+    table.notes.append(f"{without:,} of {table.n_rows:,} rows are left out: {listed_names(names)} missing there")
+    return table.frame.dropna(subset=list(names)), table.n_rows - without
+
+
+def _missing(block: pd.DataFrame) -> tuple[pd.Series[int], int]:
+    gaps = block.isna()
+    return gaps.sum(), int(gaps.any(axis=1).sum())
