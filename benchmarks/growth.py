@@ -1,0 +1,121 @@
+"""How time and memory grow with rows, columns, groups and repeats.
+
+    python benchmarks/growth.py --out docs/images/growth.png [--most 10000000]
+
+Each case is a process of its own: it makes synthetic rows, fits ICQR (HistGradientBoosting, 20 trees a level),
+calibrates on as many fresh rows, and predicts all rows. Memory is the peak resident memory
+in each step above what it held before the step, over the size of X.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import measuring
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from icqr import ICQR
+from icqr.importance import PermutationImportance
+from icqr.partition import KMeansPartition
+
+BASE = {"rows": 100_000, "columns": 10, "groups": 10, "repeats": 5}
+VARIED = {"columns": (10, 30, 100, 300, 1000), "groups": (2, 5, 10, 20, 50), "repeats": (1, 2, 5, 10, 20)}
+ROWS_OF_WIDE = 20_000  # 1000 columns of more rows would measure the quantile model alone
+STEPS = ("levels", "importance", "groups", "calibrate", "predict")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="the picture")
+    parser.add_argument("--most", type=int, default=10_000_000, help="the largest number of rows")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(one(**json.loads(options.one))))
+        return
+    cases = {"rows": [{**BASE, "rows": n} for n in (10**i for i in range(4, 9)) if n <= options.most]}
+    for name, values in VARIED.items():
+        rows = {"rows": ROWS_OF_WIDE} if name == "columns" else {}
+        cases[name] = [{**BASE, **rows, name: value} for value in values]
+    measuring.print_head([*BASE, *(f"{step}, s" for step in STEPS), "memory: fit", "calibrate", "predict"])
+    found = {}
+    for name, several in cases.items():
+        found[name] = [in_a_process(case) for case in several]
+    if options.out:
+        draw(found, options.out)
+
+
+def in_a_process(case: dict[str, int]) -> dict[str, float]:
+    command = [sys.executable, __file__, "--one", json.dumps(case)]
+    result = {**case, **json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)}
+    measuring.print_row(result.values())
+    return result
+
+
+def one(rows: int, columns: int, groups: int, repeats: int) -> dict[str, float]:
+    """Give each step's seconds, and the memory of fit, calibrate and predict over the size of X."""
+    warnings.simplefilter("ignore")
+    X, y = measuring.synthetic(rows, columns)
+    fresh = measuring.synthetic(rows, columns, seed=1)
+    method = ICQR(
+        HistGradientBoostingRegressor(max_iter=20),
+        partition=KMeansPartition(choose=groups),
+        importance=PermutationImportance(repeats),
+        random_state=0,
+    )
+    seconds: dict[str, float] = {}
+    measuring.clock(method, ("_fit_model", "_weigh", "_fit_groups"), seconds)
+    memory = {}
+    for step, job in (
+        ("fit", lambda: method.fit(X, y)),
+        ("calibrate", lambda: method.calibrate(*fresh)),
+        ("predict", lambda: method.predict_interval(X)),
+    ):
+        before, start = reset_peak(), time.perf_counter()
+        job()
+        seconds[step] = time.perf_counter() - start
+        memory[f"memory of {step}"] = (peak() - before) / X.nbytes
+    importance = seconds["_weigh"]
+    parts = (seconds["_fit_model"], importance, seconds["_fit_groups"] - importance)
+    return {**dict(zip(STEPS, (*parts, seconds["calibrate"], seconds["predict"]), strict=True)), **memory}
+
+
+def reset_peak() -> float:
+    """Let Linux forget the peak of resident memory, and give what is held now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def peak() -> float:
+    return _status("VmHWM")
+
+
+def _status(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def draw(found: dict[str, list[dict[str, float]]], file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, len(found), figsize=(4 * len(found), 4), layout="constrained")
+    for axis, (name, results) in zip(axes, found.items(), strict=True):
+        for step in STEPS:
+            axis.plot([result[name] for result in results], [result[step] for result in results], "o-", label=step)
+        axis.set(xscale="log", yscale="log", xlabel=name, ylabel="seconds")
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    figure.savefig(file, dpi=110)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""What the speed benchmarks share: the data, jobs timed in turns, tables."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+from icqr.datasets import load_dataset
+
+Job = Callable[[], Any]
+Split = tuple[Any, Any, Any, Any]
+
+
+def load(name: str, test_size: float = 0.25) -> Split:
+    """Give training and test rows of a data set, or of `ROWSxCOLUMNS` synthetic ones: "1000000x20"."""
+    if name[0].isdigit():
+        X, y = synthetic(*(int(part) for part in name.split("x")))
+    else:
+        X, y = load_dataset(name)
+    return tuple(train_test_split(X, y, test_size=test_size, random_state=0))  # type: ignore[return-value]
+
+
+def synthetic(rows: int, columns: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw rows whose mean and spread depend on the first columns, each on less than the one before."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(rows, columns))
+    weights = 0.7 ** np.arange(columns)
+    spread = 0.1 + X[:, 0] * X[:, 1]
+    return X, np.sin(6 * X[:, 0]) + X @ weights + spread * rng.normal(size=rows)
+
+
+def model(name: str) -> Any:
+    """Make a base model: "default", or "lightgbm"."""
+    if name == "default":
+        return None
+    from lightgbm import LGBMRegressor
+
+    return LGBMRegressor(verbose=-1, n_jobs=1)
+
+
+def in_turns(jobs: dict[str, Job], runs: int) -> dict[str, list[float]]:
+    """Run the jobs in turns and give each one's seconds; a round before the clock starts warms everything up."""
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for round_ in range(runs + 1):
+            for name, job in jobs.items():
+                gc.collect()
+                start = time.perf_counter()
+                job()
+                if round_:
+                    seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def clock(method: Any, steps: Iterable[str], seconds: dict[str, float]) -> None:
+    """Put a clock around steps of a method."""
+
+    def clocked(step: str) -> Callable[..., Any]:
+        inner = getattr(method, step)
+
+        def run(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            result = inner(*arguments)
+            seconds[step] = time.perf_counter() - start
+            return result
+
+        return run
+
+    for step in steps:
+        setattr(method, step, clocked(step))
+
+
+def ratio(seconds: dict[str, list[float]], one: str, other: str) -> float:
+    """Give the median over the rounds of one job's time over another's."""
+    return statistics.median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
+
+
+def median(seconds: dict[str, list[float]], name: str) -> float:
+    """Give a job's median time."""
+    return statistics.median(seconds[name])
+
+
+def rank_correlation(ours: Iterable[float], theirs: Iterable[float]) -> float:
+    """Give the rank correlation of two importances, each column weighted by its share in the second."""
+    share = np.asarray(list(theirs), dtype=float)
+    ranks = [pd.Series(np.asarray(list(values), dtype=float)).rank().to_numpy() for values in (ours, share)]
+    a, b = (values - np.average(values, weights=share) for values in ranks)
+    scale = np.sqrt(np.average(a**2, weights=share) * np.average(b**2, weights=share))
+    return float(np.average(a * b, weights=share) / scale) if scale > 0 else 1.0
+
+
+def print_head(columns: Sequence[str]) -> None:
+    """Print the head of a Markdown table."""
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
+
+
+def print_row(cells: Iterable[Any]) -> None:
+    """Print a row; numbers with three digits."""
+    print(f"| {' | '.join(f'{cell:.3g}' if isinstance(cell, float) else str(cell) for cell in cells)} |", flush=True)

@@ -1,0 +1,75 @@
+"""The price of ICQR: how much longer its fit takes than CQR's with the same quantile model, and where the time goes.
+
+    ICQR_DATA_HOME=DATA python benchmarks/price.py protein bike blog 1000000x20 --models default lightgbm
+
+Fits run in turns. "extra" is importance + groups + calibration by group as a share of the time to fit the three levels.
+The guard says what the shortcuts cost: the rank correlation (weighted by share) of the importances with those on all
+rows, and the held-out interval score against that of ICQR without any shortcut. --no-guard leaves it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from typing import Any
+
+import measuring
+from sklearn.cluster import KMeans
+
+from icqr import CQR, ICQR
+from icqr.importance import PermutationImportance
+from icqr.metrics import interval_score
+from icqr.partition import KMeansPartition
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", help="data sets, or ROWSxCOLUMNS for synthetic rows")
+    parser.add_argument("--models", nargs="+", default=["default", "lightgbm"])
+    parser.add_argument("--runs", type=int, default=5, help="fits of each, in turns (default: 5)")
+    parser.add_argument("--no-guard", action="store_true")
+    options = parser.parse_args()
+    columns = ["data", "model", "rows", "groups", "levels, s", "importance, s", "groups, s"]
+    columns += ["ICQR / CQR", "rank correlation", "interval score, all rows = 1"]
+    measuring.print_head(columns)
+    for name in options.names:
+        for model in options.models:
+            measuring.print_row(price(name, model, options.runs, not options.no_guard))
+
+
+def price(name: str, model: str, runs: int, guard: bool) -> list[Any]:
+    X, X_test, y, y_test = measuring.load(name)
+    estimator = measuring.model(model)
+    icqr, cqr = ICQR(estimator, random_state=0), CQR(estimator, random_state=0)
+    seconds = measuring.in_turns({"CQR": lambda: cqr.fit(X, y), "ICQR": lambda: icqr.fit(X, y)}, runs)
+    steps = seconds_of_steps(ICQR(estimator, random_state=0), X, y)
+    row = [name, model, len(y), icqr.n_groups_, steps["_fit_model"], steps["_weigh"]]
+    row += [steps["_fit_groups"] - steps["_weigh"], measuring.ratio(seconds, "ICQR", "CQR")]
+    if not guard:
+        return [*row, "", ""]
+    slow = ICQR(
+        estimator,
+        partition=KMeansPartition(clusterer=KMeans(n_init=1)),
+        importance=PermutationImportance(max_rows=None),
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        slow.fit(X, y)
+    scores = [interval_score(y_test, fitted.predict_interval(X_test), coverage=0.9) for fitted in (icqr, slow)]
+    shares = [fitted.importances_["share"] for fitted in (icqr, slow)]
+    return [*row, measuring.rank_correlation(*shares), f"{scores[0] / scores[1]:.4f}"]
+
+
+def seconds_of_steps(method: Any, X: Any, y: Any) -> dict[str, float]:
+    """Fit once with a clock around each step."""
+    seconds: dict[str, float] = {}
+    measuring.clock(method, ("_fit_model", "_weigh", "_fit_groups"), seconds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        method.fit(X, y)
+    return seconds
+
+
+if __name__ == "__main__":
+    main()
