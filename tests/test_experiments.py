@@ -26,6 +26,7 @@ from icqr.experiments import (
     progress,
     theory,
 )
+from icqr.experiments.notes import kept_warnings
 from icqr.experiments.paper_values import STATISTICS, paper_values
 from icqr.neural import QuantileNetwork
 from icqr.quantiles import QuantileModel
@@ -320,7 +321,7 @@ def test_the_librarys_warnings_are_kept_as_notes():
     notes = []
 
     def warn():
-        with paper_methods._kept_warnings(notes):
+        with kept_warnings(notes):
             for message, category in (("small", UserWarning), ("small", UserWarning), ("old", DeprecationWarning)):
                 warnings.warn(message, category, stacklevel=1)
 

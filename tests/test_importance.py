@@ -227,7 +227,7 @@ def test_at_most_max_rows_are_used() -> None:
     [
         ({"n_repeats": 0}, "n_repeats must be a whole number, 1 or more, got 0"),
         ({"n_repeats": 2.5}, r"n_repeats must be a whole number, 1 or more, got 2\.5"),
-        ({"max_rows": 0}, "max_rows must be a whole number, 1 or more, or None for all rows, got 0"),
+        ({"max_rows": 0}, "max_rows must be a whole number, 1 or more, None for all rows, or 'auto', got 0"),
         ({"error": "mae"}, "error must be a function"),
         ({"error": lambda y, q, levels: np.nan}, "error must give a finite number, got nan"),
     ],

@@ -209,12 +209,14 @@ class Features:
         if self.names is None:
             return np.array(np.asarray(self.transform(X))[:, origin], dtype=np.float64)
         frame = X if isinstance(X, pd.DataFrame) else self._named(X)
+        needed, place = np.unique(origin, return_inverse=True)
+        frame = frame.iloc[:, needed]
         numbers = None if self.categories or self.empty else plain_numbers(frame)
         if numbers is not None:
-            return numbers[:, origin]
+            return numbers[:, place]
         matrix = np.empty((len(frame), len(positions)))
-        for j in np.unique(origin).tolist():
-            column, mine = self._transform_column(frame.iloc[:, j]), np.flatnonzero(origin == j)
+        for j in range(len(needed)):
+            column, mine = self._transform_column(frame.iloc[:, j]), np.flatnonzero(place == j)
             if codes[mine[0]] < 0:
                 matrix[:, mine] = column.to_numpy(dtype=np.float64)[:, None]
             else:

@@ -25,6 +25,9 @@ class Replacer(Protocol):
     def predicted(self) -> FloatArray:
         """The (n, levels) predictions for the rows as they are."""
 
+    def uses(self, column: int) -> bool:
+        """Tell whether the column can change a prediction at all."""
+
     def replace(self, column: int, orders: IntArray) -> FloatArray:
         """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
 
@@ -68,8 +71,9 @@ class PermutationImportance(BaseEstimator):
     data : {"train", "calibration"}, default="train"
         Which rows `ICQR` hands over. With "calibration" (Algorithm 3 as printed) the calibration rows shape the groups
         they then calibrate, and the promise is approximate.
-    max_rows : int or None, default=1000
+    max_rows : int, None or "auto", default="auto"
         Compute on at most so many rows, drawn at random: more rows cost time and hardly change the weights. None: all.
+        "auto": 1,000, or 15 for each column if that is more.
 
     Examples
     --------
@@ -90,7 +94,7 @@ class PermutationImportance(BaseEstimator):
         error: ErrorMeasure | None = None,
         replace: bool = False,
         data: str = "train",
-        max_rows: int | None = 1000,
+        max_rows: int | str | None = "auto",
     ) -> None:
         self.n_repeats = n_repeats
         self.error = error
@@ -117,14 +121,16 @@ class PermutationImportance(BaseEstimator):
         """
         self.check_parameters()
         rng = np.random.default_rng(random_state)
-        rows = draw_rows(len(y), self.max_rows, rng)
+        most = max(1000, 15 * X.shape[1]) if isinstance(self.max_rows, str) else self.max_rows
+        rows = draw_rows(len(y), most, rng)
         X, y = take_rows(X, rows), y[rows]
         replacer = model.replacer(X)
         base = self._error(y, replacer.predicted, model.levels_)
         seeds = [int(rng.integers(2**63)) for _ in range(X.shape[1])]
 
         def changes(column: int) -> list[float]:
-            if _is_constant(X, column):  # also for models whose predictions differ in the last bits from call to call
+            # Constant columns too: some models' predictions differ in the last bits from call to call.
+            if not replacer.uses(column) or _is_constant(X, column):
                 return [0.0] * self.n_repeats
             orders = self._orders(len(y), seeds[column])
             return [abs(base - self._error(y, q, model.levels_)) for q in replacer.replace(column, orders)]
@@ -136,8 +142,9 @@ class PermutationImportance(BaseEstimator):
         """Raise if a parameter is not allowed."""
         if not isinstance(self.n_repeats, int | np.integer) or self.n_repeats < 1:
             raise ValueError(f"n_repeats must be a whole number, 1 or more, got {self.n_repeats!r}")
-        if self.max_rows is not None and (not isinstance(self.max_rows, int | np.integer) or self.max_rows < 1):
-            raise ValueError(f"max_rows must be a whole number, 1 or more, or None for all rows, got {self.max_rows!r}")
+        most = self.max_rows
+        if most is not None and most != "auto" and (not isinstance(most, int | np.integer) or most < 1):
+            raise ValueError(f"max_rows must be a whole number, 1 or more, None for all rows, or 'auto', got {most!r}")
         if self.error is not None and not callable(self.error):
             raise ValueError(f"error must be a function error(y, quantiles, levels) or None, got {self.error!r}")
 

@@ -119,7 +119,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         params = _check_method_params(rows.X, self._routed(fit_params), indices=train.index)
         warn_about_text(rows.X)
         self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
+        drawn = None
+        if X_calibration is None and held_out is not rows and not isinstance(rows, RowBlocks):
+            # Taken again when they are needed: a copy of theirs need not wait in memory while the model is fitted.
+            drawn, held_out = held_out.index, rows
         self._fit_model(train, seeds.model, params)
+        held_out = held_out if drawn is None else rows.take(drawn)
         self._fit_groups(train, held_out, seeds, params)
         return self._calibrate(held_out, self._guarantee())
 

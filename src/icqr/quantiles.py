@@ -345,7 +345,8 @@ def _with_column(X: Table, median: FloatArray) -> Table:
         name = X.shape[1]  # scikit-learn refuses names of which some are text
     while name in X.columns:
         name += "_" if isinstance(name, str) else 1
-    return X.assign(predicted=median).set_axis([*X.columns, name], axis=1)
+    # Not `assign`: pandas warns when a column is added to a table of more than 100 that were read one by one.
+    return pd.concat([X, pd.Series(median, index=X.index)], axis=1).set_axis([*X.columns, name], axis=1)
 
 
 def _power_of_two(y: FloatArray, residual: FloatArray) -> float:

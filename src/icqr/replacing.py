@@ -42,13 +42,18 @@ class Replacer:
     @cached_property
     def predicted(self) -> FloatArray:
         """The (n, levels) predictions for the rows as they are."""
-        return self.predict(self.rows) if self.quick is None else np.sort(self.quick.predicted, axis=1)
+        return self.predict(self.rows) if self.quick is None else _sorted(self.quick.predicted.copy())
+
+    def uses(self, column: int) -> bool:
+        """Tell whether the column can change a prediction at all."""
+        positions = self.positions(column)
+        return self.quick is None or len(positions) != 1 or bool(self.quick.uses(int(positions[0])))
 
     def replace(self, column: int, orders: IntArray) -> FloatArray:
         """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
         positions = self.positions(column)
         if self.quick is not None and len(positions) == 1:
-            return np.sort(self.quick.replace(int(positions[0]), orders), axis=2)
+            return _sorted(self.quick.replace(int(positions[0]), orders))
         copies = len(self._stacked) // len(self.rows)
         parts = [self._predict(positions, orders[i : i + copies]) for i in range(0, len(orders), copies)]
         return np.concatenate(parts)
@@ -71,3 +76,10 @@ class Replacer:
             table = self._stacked[: len(taken)].copy()
             table[:, positions] = self.rows[np.ix_(taken, positions)]
         return self.predict(table).reshape(*orders.shape, -1)
+
+
+def _sorted(quantiles: FloatArray) -> FloatArray:
+    """Sort quantiles along the last axis, in place; few are out of order, and only these take time."""
+    crossed = (np.diff(quantiles, axis=-1) < 0).any(axis=-1)
+    quantiles[crossed] = np.sort(quantiles[crossed], axis=-1)
+    return quantiles

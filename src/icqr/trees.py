@@ -28,6 +28,7 @@ Sets: TypeAlias = NDArray[Any]  # of unsigned whole numbers
 MOST_SETS = 2**25
 #: On so many rows the trees as they are read here are compared with the model itself.
 ROWS_CHECKED = 100
+_SETS_AT_ONCE = 1024  # of each tree: they stay in the processor's cache
 #: A set of leaves is a number of 64 bits at most.
 MOST_LEAVES = 64
 
@@ -261,7 +262,7 @@ class TreeReplacer:
         self.tree, column = splits.tree[splits.starts], splits.column[splits.starts]
         own = np.empty((len(splits.starts), len(matrix)), dtype=self.dtype)
         for j in np.unique(column).tolist():
-            values, self.places[j] = np.unique(matrix[:, j], return_inverse=True)
+            values, self.places[j] = splits.cells(j, matrix[:, j])
             self.pairs[j] = slice(*np.searchsorted(column, [j, j + 1]).tolist())
             self.tables[j] = splits.left_over(j, values)
             np.take(self.tables[j], self.places[j], axis=1, out=own[self.pairs[j]])
@@ -279,17 +280,25 @@ class TreeReplacer:
         differences = np.abs(predicted - self.predicted[: len(predicted)]).max(axis=0)
         return bool(np.all(differences <= 1e-9 * np.abs(predicted).max(axis=0)))
 
+    def uses(self, column: int) -> bool:
+        """Tell whether any tree splits on the column."""
+        return column in self.pairs
+
     def replace(self, column: int, orders: IntArray) -> FloatArray:
         """Give (R, n, levels) predictions, not sorted, the column's values in the orders (R, n)."""
         replaced = np.repeat(self.predicted[None], len(orders), axis=0)
-        if column not in self.pairs:
+        if not self.uses(column):
             return replaced
         pairs, table, place = self.pairs[column], self.tables[column], self.places[column]
         trees, others = self.tree[pairs], self.others[pairs]
-        replaced -= self._sums(self.values[trees], trees)
+        values = self.values[trees]
         for repeat, order in enumerate(orders):
-            sets = np.take(table, place[order], axis=1)
-            replaced[repeat] += self._sums(self._values(np.bitwise_and(sets, others, out=sets), trees), trees)
+            changed = np.flatnonzero(place[order] != place)
+            sets = np.take(table, place[order[changed]], axis=1)
+            sets &= np.take(others, changed, axis=1)
+            change = self._values(sets, trees)
+            change -= np.take(values, changed, axis=1)
+            replaced[repeat, changed] += self._sums(change, trees)
         return replaced
 
     def _values(self, sets: Sets, trees: IntArray) -> FloatArray:
@@ -353,6 +362,20 @@ class _Splits:
             tree, column, new, node, trees.threshold[node], trees.missing_left[node], ~on_the_left, trees.categories
         )
 
+    def cells(self, column: int, values: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Give a value for each set of values that no split on the column tells apart, sorted, and each value's place.
+
+        Missing values, if there are any, are last.
+        """
+        mine = slice(*np.searchsorted(self.column, [column, column + 1]).tolist())
+        if any(node in self.categories for node in self.node[mine].tolist()):
+            return np.unique(values, return_inverse=True)
+        thresholds = np.unique(self.threshold[mine])
+        place = np.searchsorted(thresholds, values)
+        missing = np.isnan(values)
+        place[missing] = len(thresholds) + 1
+        return np.concatenate([thresholds, [np.inf], [np.nan] * int(missing.any())]), place
+
     def left_over(self, column: int, values: FloatArray) -> Sets:
         """Give the leaves that the splits on a column leave over, (trees, values), for sorted values."""
         mine = np.arange(*np.searchsorted(self.column, [column, column + 1]))
@@ -387,20 +410,24 @@ def _without_one(own: Sets, tree: IntArray, n_trees: int) -> tuple[Sets, Sets]:
 
     `own` has a row for each tree and column, what that column alone leaves over; `tree` says which tree it is.
     """
-    everything = ~own.dtype.type(0)
     by_tree, count = np.argsort(tree, kind="stable"), np.bincount(tree, minlength=n_trees)
     first = np.cumsum(count) - count
-    others = np.empty_like(own)
-    so_far = np.full((n_trees, own.shape[1]), everything, dtype=own.dtype)
-    for i in range(int(count.max(initial=0))):
-        trees = np.flatnonzero(count > i)
-        pairs = by_tree[first[trees] + i]
-        others[pairs] = so_far[trees]
-        so_far[trees] &= own[pairs]
-    after = np.full_like(so_far, everything)
-    for i in range(int(count.max(initial=0))):
-        trees = np.flatnonzero(count > i)
-        pairs = by_tree[first[trees] + count[trees] - 1 - i]
-        others[pairs] &= after[trees]
-        after[trees] &= own[pairs]
-    return others, so_far
+    steps = [
+        (trees, first[trees] + i) for i in range(int(count.max(initial=0))) if len(trees := np.flatnonzero(count > i))
+    ]
+    forward = [(trees, by_tree[place]) for trees, place in steps]
+    backward = [(trees, by_tree[2 * first[trees] + count[trees] - 1 - place]) for trees, place in steps]
+    others, everything = np.empty_like(own), np.empty((n_trees, own.shape[1]), dtype=own.dtype)
+    for start in range(0, own.shape[1], _SETS_AT_ONCE):
+        rows = slice(start, start + _SETS_AT_ONCE)
+        mine, left = own[:, rows], others[:, rows]
+        before = np.full((n_trees, mine.shape[1]), ~own.dtype.type(0))
+        after = before.copy()
+        for trees, pairs in forward:
+            left[pairs] = before[trees]
+            before[trees] &= mine[pairs]
+        for trees, pairs in backward:
+            left[pairs] &= after[trees]
+            after[trees] &= mine[pairs]
+        everything[:, rows] = before
+    return others, everything

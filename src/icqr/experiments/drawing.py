@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icqr.experiments.extras import need
-from icqr.experiments.paper_rows import write_text
+from icqr.experiments.tidy_rows import write_text
 from icqr.plots.style import GREEN, METHOD_COLORS, PURPLE
 
 if TYPE_CHECKING:

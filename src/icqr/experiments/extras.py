@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 
-def need(module: str) -> Any:
-    """Import a module of the `paper` extra, or say how to install it.
+def need(module: str, extra: str = "paper") -> Any:
+    """Import a module of an extra, or say how to install it.
 
     Examples
     --------
@@ -21,4 +21,4 @@ def need(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f'the experiments need {module.partition(".")[0]}: pip install "icqr[paper]"') from error
+        raise ImportError(f'the experiments need {module.partition(".")[0]}: pip install "icqr[{extra}]"') from error

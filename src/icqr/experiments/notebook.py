@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.cluster import KMeans
 
-from icqr.features import FloatArray, IntArray
+from icqr.features import FloatArray, IntArray, Table
 from icqr.importance import PermutationImportance, median_absolute_error
 from icqr.partition import KMeansPartition
 
@@ -139,7 +139,7 @@ class Clusters:
 
 
 def find_clusters(
-    network: Any, X: Sequence[FloatArray], y: Sequence[FloatArray], seed: int, max_groups: int = 50
+    network: Any, X: Sequence[Table], y: Sequence[FloatArray], seed: int, max_groups: int = 50
 ) -> Clusters:
     """Learn the clusters; X and y hold the training, calibration and validation rows."""
     importance = PermutationImportance(15, median_absolute_error, replace=True, data="calibration", max_rows=None)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
 from icqr.experiments import notebook
+from icqr.experiments.notes import kept_warnings
 from icqr.features import FloatArray, IntArray, Table
 from icqr.metrics import excess_risk, interval_iou, worst_slab_coverage
 from icqr.regressors import CQR, ICQR, QR, Naive
@@ -227,7 +226,7 @@ def run_cell(
     """Run one method in one variant; give its row of results, and its fitted partition if it has one."""
     notes: list[str] = []
     start = time.perf_counter()
-    with _kept_warnings(notes):
+    with kept_warnings(notes):
         outcome = (CELLS | CHANGED)[cell](case)
     seconds = time.perf_counter() - start
     row = {"variant": cell[0], "method": cell[1], "seconds": seconds, "notes": " | ".join(notes)}
@@ -238,19 +237,6 @@ def run_cell(
     if truth is not None:
         row |= _against_truth(case, outcome.bounds, truth)
     return row, outcome.partition
-
-
-@contextmanager
-def _kept_warnings(notes: list[str]) -> Iterator[None]:
-    """Keep the library's warnings as text: small groups and a leak are results here. Others are raised again."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for warning in caught:
-        if warning.category is not UserWarning:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-        elif str(warning.message) not in notes:
-            notes.append(str(warning.message))
 
 
 def _covered(case: Case, bounds: FloatArray) -> NDArray[np.bool_]:

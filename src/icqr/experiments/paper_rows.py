@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from icqr.experiments.extras import need
+from icqr.experiments.tidy_rows import as_table, keep_settings, schema, write_table, write_text
 
 #: Columns of rows.parquet, their type and their meaning.
 COLUMNS = {
@@ -46,28 +47,6 @@ COLUMNS = {
 KEY = ["data", "variant", "method", "network"]
 
 
-def _schema(metadata: Mapping[str, Any] | None = None) -> Any:
-    pa = need("pyarrow")
-    kinds = {"string": pa.string(), "int32": pa.int32(), "float64": pa.float64()}
-    kinds |= {"list<float32>": pa.list_(pa.float32()), "list<float64>": pa.list_(pa.float64())}
-    fields = [pa.field(name, kinds[kind], metadata={"meaning": text}) for name, (kind, text) in COLUMNS.items()]
-    return pa.schema(fields, metadata={"icqr": json.dumps(metadata or {})})
-
-
-def _write(file: Path, rows: Any) -> None:
-    temporary = file.with_suffix(".part")
-    need("pyarrow.parquet").write_table(rows, temporary, compression="zstd")
-    temporary.replace(file)
-
-
-def write_text(file: Path, text: str) -> None:
-    """Write a text file that is whole or not there."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(file.suffix + ".part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
-
-
 # -- Parts -----------------------------------------------------------------------------------------------------------
 
 
@@ -88,22 +67,7 @@ class Parts:
 
     def open(self, settings: Mapping[str, Any]) -> None:
         """Take a new folder or one of the same settings; refuse another, and say what differs."""
-        file = self.folder / "settings.json"
-        settings = json.loads(json.dumps(settings))
-        if not file.exists():
-            write_text(file, json.dumps(settings, indent=1))
-            return
-        stored = json.loads(file.read_text(encoding="utf-8"))
-        differing = [
-            f"{name} = {stored.get(name)!r}, not {value!r}"
-            for name, value in settings.items()
-            if stored.get(name) != value
-        ]
-        if differing:
-            raise ValueError(
-                f"out must be a folder without results of {self.data}, or with results of the same settings, but "
-                f"{self.folder} was written with {'; '.join(differing)}; give another folder, or delete this one"
-            )
+        keep_settings(self.folder / "settings.json", settings, self.data)
 
     def settings(self) -> dict[str, Any]:
         """Give the settings that `open` wrote."""
@@ -130,13 +94,12 @@ class Parts:
     def write(self, network: int, rows: Iterable[dict[str, Any]]) -> None:
         """Write the rows of one network."""
         keys = {"data": self.data, "network": network}
-        table = [{name: {**row, **keys}.get(name) for name in COLUMNS} for row in rows]
-        _write(self.file(network), need("pyarrow").Table.from_pylist(table, schema=_schema()))
+        write_table(self.file(network), as_table(({**row, **keys} for row in rows), COLUMNS))
 
     def read(self) -> Any:
         """Read all networks' rows as one Arrow table."""
         tables = [
-            need("pyarrow.parquet").read_table(self.file(network), schema=_schema())
+            need("pyarrow.parquet").read_table(self.file(network), schema=schema(COLUMNS))
             for network in range(self.settings()["networks"])
         ]
         return need("pyarrow").concat_tables(tables)
@@ -150,9 +113,9 @@ def gather(out: Path, order: Iterable[str]) -> Path:
     pa = need("pyarrow")
     found = [Parts(out, data) for data in order if (out / "parts" / data / "settings.json").exists()]
     complete = [parts for parts in found if not parts.missing()]
-    rows = pa.concat_tables([_schema().empty_table(), *(parts.read() for parts in complete)])
+    rows = pa.concat_tables([schema(COLUMNS).empty_table(), *(parts.read() for parts in complete)])
     metadata = {parts.data: parts.about() for parts in complete}
-    _write(out / "rows.parquet", rows.cast(_schema(metadata)))
+    write_table(out / "rows.parquet", rows.cast(schema(COLUMNS, metadata)))
     return out / "rows.parquet"
 
 

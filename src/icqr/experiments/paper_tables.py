@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from icqr.experiments.paper_claims import claims
-from icqr.experiments.paper_rows import main_variants, pooled, read_rows, write_text
+from icqr.experiments.paper_rows import main_variants, pooled, read_rows
 from icqr.experiments.paper_values import STATISTICS, paper_values
+from icqr.experiments.tables import Table, shown
+from icqr.experiments.tidy_rows import write_text
 
 CELL = ["data", "variant", "method"]
 
@@ -125,89 +126,12 @@ def time_table(rows: pd.DataFrame, settings: dict[str, Any]) -> pd.DataFrame:
 # -- Files -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table to be written: numbers for CSV, text for readers.
-
-    Parameters
-    ----------
-    name : str
-        Of the files.
-    caption : str
-        A sentence or two.
-    numbers : DataFrame
-        As in the CSV file.
-    text : DataFrame, optional
-        As people read it; by default the numbers with four digits.
-    """
-
-    name: str
-    caption: str
-    numbers: pd.DataFrame
-    text: pd.DataFrame | None = None
-
-    def write(self, folder: Path) -> None:
-        """Write CSV, Markdown and LaTeX."""
-        shown = self.numbers if self.text is None else self.text
-        cells = [[_shown(value) for value in row] for row in shown.itertuples(index=False)]
-        names = [str(name) for name in shown.columns]
-        write_text(folder / f"{self.name}.csv", self.numbers.to_csv(index=False))
-        write_text(folder / f"{self.name}.md", f"{self.caption}\n\n{as_markdown(names, cells)}")
-        write_text(folder / f"{self.name}.tex", as_latex(names, cells, self.caption, f"tab:{self.name}"))
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float | np.floating):
-        return "–" if np.isnan(value) else f"{value:.4g}"
-    return str(value)
-
-
-def as_markdown(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    r"""Give a Markdown table.
-
-    Examples
-    --------
-    >>> print(as_markdown(["a", "b"], [["1", "x|y"]]))
-    | a | b |
-    | --- | --- |
-    | 1 | x\|y |
-    <BLANKLINE>
-    """
-    lines = [names, ["---"] * len(names), *([cell.replace("|", r"\|") for cell in row] for row in cells)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-_LATEX = {"\\": r"\textbackslash{}", "–": "--", "−": r"$-$", "≥": r"$\geq$", "≤": r"$\leq$"}
-_LATEX |= {character: f"\\{character}" for character in "&%$#_{}"}
-
-
-def as_latex(names: Sequence[str], cells: Sequence[Sequence[str]], caption: str, label: str) -> str:
-    r"""Give a LaTeX table in the style of booktabs.
-
-    Examples
-    --------
-    >>> print(as_latex(["a_1"], [["5 %"]], "A caption.", "tab:a").splitlines()[4])
-    a\_1 \\
-    """
-    lines = [" & ".join(_escaped(cell) for cell in row) + r" \\" for row in [names, *cells]]
-    body = "\n".join([r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"])
-    columns = "l" * len(names)
-    return (
-        f"\\begin{{table}}\n\\centering\n\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}\n"
-        f"\\caption{{{_escaped(caption)}}}\n\\label{{{label}}}\n\\end{{table}}\n"
-    )
-
-
-def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
 def _three_in_one(table: pd.DataFrame) -> pd.DataFrame:
     """Write value, paper's value and difference into one cell, for readers."""
     text = table[CELL].copy()
     for name in STATISTICS:
         triples = zip(table[name], table[f"{name}_paper"], table[f"{name}_difference"], strict=True)
-        text[name] = [f"{_shown(a)} / {_shown(b)} ({c:+.1%})" for a, b, c in triples]
+        text[name] = [f"{shown(a)} / {shown(b)} ({c:+.1%})" for a, b, c in triples]
     return text
 
 

@@ -67,6 +67,10 @@ class Replacer:
     def _upper(layers: Sequence[Layer], first: FloatArray) -> FloatArray:
         return np.concatenate([raise_up(layers, first[block].copy()) for block in blocks(len(first))])
 
+    def uses(self, column: int) -> bool:
+        """Tell whether the column has different values to be replaced by."""
+        return bool(self._X[:, column].min() < self._X[:, column].max())
+
     def replace(self, column: int, orders: IntArray) -> FloatArray:
         """Predict as if the column held other rows' values, all other columns unchanged.
 

@@ -1,0 +1,132 @@
+"""Comparisons over seeds and over data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from icqr.features import FloatArray
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A mean difference over seeds, its standard error, and how sure it is to be beyond a margin.
+
+    Attributes
+    ----------
+    mean, standard_error : float
+        Of the differences.
+    low, high : float
+        The 95 % confidence interval.
+    p_below, p_above : float
+        One-sided p-values of "not below -margin" and "not above margin".
+    """
+
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    p_below: float
+    p_above: float
+
+
+def corrected_error(differences: ArrayLike, test_share: float) -> float:
+    r"""Give the standard error of a mean over splits of the same rows, by Nadeau and Bengio (2003).
+
+    :math:`\sqrt{(1/J + n_{test}/n_{train})\, s^2}` for J splits, :math:`s^2` the variance over them: splits share rows,
+    so that their results are not independent. With ``test_share=0`` it is the usual one.
+
+    Parameters
+    ----------
+    differences : array
+        One for each split.
+    test_share : float
+        Test rows over the rows learned from, in each split.
+
+    Examples
+    --------
+    >>> corrected_error([1.0, 2.0, 3.0], test_share=1 / 3)  # s² = 1, 1/3 + 1/3
+    0.816496580927726
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    if len(values) < 2:
+        return float("nan")
+    return float(np.sqrt((1 / len(values) + test_share) * values.var(ddof=1)))
+
+
+def paired(differences: ArrayLike, test_share: float, margin: float = 0.0) -> Paired:
+    """Compare by Student's t with the corrected standard error.
+
+    Without spread the p-values are 0 or 1. With an infinite difference, so is the mean; it is above every margin.
+
+    Examples
+    --------
+    >>> result = paired([-0.02, -0.03, -0.04], test_share=1 / 3, margin=0.01)
+    >>> result.mean, round(result.p_below, 4)  # t = (-0.03 + 0.01) / (0.01 √(2/3)), two degrees of freedom
+    (-0.03, 0.067)
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    if np.isposinf(values).any():
+        return Paired(np.inf, np.nan, np.nan, np.nan, 1.0, 0.0)
+    mean, error = float(values.mean()), corrected_error(values, test_share)
+    if not error > 0:  # one split tells nothing of the spread
+        below, above = (float(not beyond) if error == 0 else np.nan for beyond in (mean < -margin, mean > margin))
+        return Paired(mean, error, mean - 0 * error, mean + 0 * error, below, above)
+    t = stats.t(len(values) - 1)
+    half = float(t.ppf(0.975)) * error
+    below, above = float(t.cdf((mean + margin) / error)), float(t.sf((mean - margin) / error))
+    return Paired(mean, error, mean - half, mean + half, below, above)
+
+
+def holm(p_values: ArrayLike) -> FloatArray:
+    """Adjust p-values for their number by Holm (1979); missing ones stay missing and don't count.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    given = np.asarray(p_values, dtype=np.float64)
+    adjusted = np.full(len(given), np.nan)
+    order = np.argsort(given)[: int(np.isfinite(given).sum())]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * given[order]), 1.0)
+    return adjusted
+
+
+def ratio_of_sums(
+    over: Sequence[FloatArray], under: Sequence[FloatArray], n_resamples: int = 2000, seed: int = 0
+) -> tuple[float, float, float]:
+    """Give a sum over data sets divided by another, each set's value a mean over seeds, with a 95 % bootstrap interval.
+
+    Data sets are drawn with replacement, and in each the seeds, both sums from the same draws. So the interval holds
+    what other sets of this kind, and other seeds, might have given. Nothing is clipped.
+
+    Parameters
+    ----------
+    over, under : lists of arrays
+        For each data set its values by seed.
+
+    Examples
+    --------
+    >>> ratio_of_sums([np.array([1.0, 3.0]), np.array([2.0])], [np.array([2.0, 6.0]), np.array([4.0])])
+    (0.5, 0.5, 0.5)
+    """
+    sizes = np.array([len(values) for values in over])
+    padded = np.zeros((2, len(sizes), sizes.max()))
+    for which, values in enumerate((over, under)):
+        for row, of_set in enumerate(values):
+            padded[which, row, : len(of_set)] = of_set
+    ratio = padded.sum(axis=2) @ (1 / sizes)
+    rng = np.random.default_rng(seed)
+    sets = rng.integers(len(sizes), size=(n_resamples, len(sizes), 1))
+    seeds = (rng.uniform(size=(*sets.shape[:2], sizes.max())) * sizes[sets]).astype(int)
+    weights = (np.arange(sizes.max()) < sizes[sets]) / sizes[sets]
+    drawn = (padded[:, sets, seeds] * weights).sum(axis=(2, 3))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.quantile(drawn[0] / drawn[1], [0.025, 0.975])
+        return float(ratio[0] / ratio[1]), float(low), float(high)

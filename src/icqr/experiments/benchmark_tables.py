@@ -1,0 +1,265 @@
+"""The tables of the benchmark, made from its rows alone.
+
+Methods are compared with a reference, CQR unless said otherwise, on the same seeds. On each data set:
+
+- interval score and width by the logarithm of their ratio, whose mean over seeds gives a geometric mean; ERT by its
+  difference, since it may be 0 or below;
+- 95 % confidence intervals and p-values by Student's t with Nadeau and Bengio's correction for splits that share rows
+  (none for synthetic sets, drawn anew for each seed);
+- better (worse) means: the interval score is lower (higher) by more than 1 %, at a one-sided level of 5 % after Holm's
+  correction over the data sets.
+
+Over data sets: the geometric mean of the ratios, and for ERT the sum of the method's over the sum of the reference's
+(`ratio_of_sums`), beside the same of "independent of X", intervals that hold whatever the features are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from icqr.experiments.benchmark_rows import FLOOR
+from icqr.experiments.benchmark_settings import MORE, SYNTHETIC
+from icqr.experiments.benchmark_statistics import Paired, corrected_error, holm, paired, ratio_of_sums
+from icqr.experiments.tables import Table
+from icqr.features import FloatArray
+
+#: Interval scores that differ by less count as equal.
+MARGIN = 0.01
+SIGNIFICANCE = 0.05
+GRID = ["base", "level"]
+#: Methods to compare with, and the name of the table.
+REFERENCES = {
+    "CQR": "summary",
+    "MAPIE": "against_mapie",
+    "MAPIE symmetric": "against_mapie_symmetric",
+    MORE: "against_more_trees",
+    "CQR, five averaged": "against_five_averaged",
+}
+_MEASURES = ["coverage", "promised", "mean_width", "interval_score", "ert", "ert_under", "ert_over", "worst_slab"]
+_MEASURES += ["size_stratified", "true_gap", "n_groups", "unpromised", "inverted", "infinite"]
+
+
+def _groups(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Go through groups in the order of the rows."""
+    for key, group in rows.groupby(by, sort=False):
+        yield dict(zip(by, key, strict=True)), group
+
+
+def with_kind(rows: pd.DataFrame) -> pd.DataFrame:
+    """Say whether a data set is real or synthetic."""
+    return rows.assign(kind=np.where(rows["data"].isin(list(SYNTHETIC)), "synthetic", "real"))
+
+
+def beside(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Put the reference's measures of the same cell beside those of each method, with `_reference` behind the name."""
+    cell = ["data", *GRID, "seed"]
+    names = ["interval_score", "mean_width", "ert", "true_gap", "base_seconds", "own_seconds"]
+    known = rows.loc[rows["method"] == reference, [*cell, *names]].dropna(subset="interval_score")
+    both = rows.merge(known, on=cell, suffixes=("", "_reference"), how="left")
+    return both[both["interval_score_reference"].notna()]
+
+
+def share_of_test_rows(group: pd.DataFrame) -> float:
+    """Give the test rows over the rows learned from; 0 where each seed has rows of its own."""
+    first = group.iloc[0]
+    return 0.0 if first["drawn"] else float(first["n_test"] / (first["n_train"] + first["n_calibration"]))
+
+
+# -- On each data set ------------------------------------------------------------------------------------------------
+
+
+def measures_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average the measures over seeds."""
+    table = [
+        {**key, "seeds": len(group), **{name: group[name].mean() for name in _MEASURES}}
+        for key, group in _groups(rows[rows["ert"].notna()], [*GRID, "data", "method"])
+    ]
+    return pd.DataFrame(table)
+
+
+def sets_table(rows: pd.DataFrame, reference: str = "CQR") -> pd.DataFrame:
+    """Compare each method with the reference on each data set."""
+    both = with_kind(beside(rows[rows["interval_score"].notna()], reference))
+    found = [
+        {**key, **_compared(group)}
+        for key, group in _groups(both[both["method"] != reference], [*GRID, "kind", "method", "data"])
+    ]
+    table = pd.DataFrame(found)
+    if not len(table):
+        return table
+    for side in ("better", "worse"):
+        table[f"p_{side}"] = table.groupby([*GRID, "kind", "method"])[f"p_{side}"].transform(holm)
+    table["verdict"] = np.select(
+        [table["p_better"] < SIGNIFICANCE, table["p_worse"] < SIGNIFICANCE], ["better", "worse"], "–"
+    )
+    return table
+
+
+def _compared(group: pd.DataFrame) -> dict[str, Any]:
+    share = share_of_test_rows(group)
+    score = paired(_logs(group, "interval_score"), share, np.log1p(MARGIN))
+    width, ert = paired(_logs(group, "mean_width"), share), paired(group["ert"] - group["ert_reference"], share)
+    return {
+        "seeds": len(group),
+        **_as_ratio("score", score),
+        "p_better": score.p_below,
+        "p_worse": score.p_above,
+        "width": float(np.exp(width.mean)),
+        "ert_difference": ert.mean,
+        "ert_low": ert.low,
+        "ert_high": ert.high,
+    }
+
+
+def _logs(group: pd.DataFrame, measure: str) -> FloatArray:
+    return np.asarray(np.log(group[measure] / group[f"{measure}_reference"]), dtype=np.float64)
+
+
+def _as_ratio(name: str, logs: Paired) -> dict[str, float]:
+    ends = {"": logs.mean, "_low": logs.low, "_high": logs.high}
+    return {name + end: float(np.exp(value)) for end, value in ends.items()}
+
+
+def coverage_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Compare coverage with the mean of what was promised, in standard errors."""
+    known = rows[rows["promised"].notna() & rows["coverage"].notna()]
+    found = []
+    for key, group in _groups(known, [*GRID, "data", "method"]):
+        difference = group["coverage"] - group["promised"]
+        error = corrected_error(difference, share_of_test_rows(group))
+        found.append({**key, "coverage": group["coverage"].mean(), "promised": group["promised"].mean()})
+        found[-1] |= {"difference": difference.mean(), "standard_error": error}
+    table = pd.DataFrame(found)
+    table["in_errors"] = table["difference"] / table["standard_error"].where(table["standard_error"] > 0)
+    return table
+
+
+# -- Over data sets --------------------------------------------------------------------------------------------------
+
+
+def summary_table(rows: pd.DataFrame, reference: str = "CQR") -> pd.DataFrame:
+    """Compare each method with the reference over all data sets, real and synthetic ones apart."""
+    both = with_kind(beside(rows, reference))
+    by = [*GRID, "kind", "method"]
+    verdicts = sets_table(rows, reference)
+    coverage = with_kind(coverage_table(rows))
+    table = []
+    for key, group in _groups(both[both["ert"].notna()], by):
+        if key["method"] == reference and reference != "CQR":
+            continue
+        of_sets = [of_set for _, of_set in group.groupby("data", sort=False)]
+        found = {**key, "sets": len(of_sets), "seeds": max(map(len, of_sets)), **_ert(of_sets)}
+        found |= {name: _mean_over(of_sets, name) for name in ("worst_slab", "size_stratified")}
+        if key["method"] != FLOOR:
+            found |= _scores(of_sets) | _verdicts(_at(verdicts, key)) | _promise(_at(coverage, key)) | _seconds(group)
+        table.append(found)
+    return pd.DataFrame(table)
+
+
+def _at(table: pd.DataFrame, key: Mapping[str, Any]) -> pd.DataFrame:
+    for name, value in key.items():
+        table = table[table[name] == value] if len(table) else table
+    return table
+
+
+def _mean_over(of_sets: list[pd.DataFrame], measure: str) -> float:
+    return float(np.mean([of_set[measure].mean() for of_set in of_sets]))
+
+
+def _scores(of_sets: list[pd.DataFrame]) -> dict[str, float]:
+    logs = {name: [_logs(of_set, name).mean() for of_set in of_sets] for name in ("interval_score", "mean_width")}
+    return {
+        "score": float(np.exp(np.mean(logs["interval_score"]))),
+        "width": float(np.exp(np.mean(logs["mean_width"]))),
+    }
+
+
+def _ert(of_sets: list[pd.DataFrame]) -> dict[str, float]:
+    over, under = ([of_set[name].to_numpy() for of_set in of_sets] for name in ("ert", "ert_reference"))
+    return dict(zip(("ert", "ert_low", "ert_high"), ratio_of_sums(over, under), strict=True))
+
+
+def _verdicts(found: pd.DataFrame) -> dict[str, int]:
+    return {name: int((found["verdict"] == name).sum()) if len(found) else 0 for name in ("better", "worse")}
+
+
+def _promise(found: pd.DataFrame) -> dict[str, float]:
+    """Give the mean over data sets of coverage minus promise, and that in standard errors."""
+    if not len(found):
+        return {}
+    difference = float(found["difference"].mean())
+    error = float(np.linalg.norm(found["standard_error"])) / len(found)
+    return {"coverage_minus_promise": difference, "in_errors": difference / error if error > 0 else np.nan}
+
+
+def _seconds(group: pd.DataFrame) -> dict[str, float]:
+    """Give the seconds of fitting and predicting over all cells, and as a multiple of the reference's."""
+    own, reference = (
+        float(np.sum(group[[f"base_seconds{which}", f"own_seconds{which}"]].to_numpy())) for which in ("", "_reference")
+    )
+    return {"seconds": own, "times": own / reference}
+
+
+def truth_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Compare the mean distance of the true conditional coverage from the one asked for, on synthetic data."""
+    both = beside(rows, "CQR")
+    found = []
+    for key, group in _groups(both[both["true_gap"].notna()], [*GRID, "data", "method"]):
+        gap, of_cqr = group["true_gap"].mean(), group["true_gap_reference"].mean()
+        found.append({**key, "true_gap": gap, "of_cqr": of_cqr, "ratio": gap / of_cqr})
+    return pd.DataFrame(found)
+
+
+def gaps_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """List the methods that gave no result, how often and why."""
+    missing = rows[rows["ert"].isna()]
+    return missing.groupby(["method", "notes"], sort=False).size().rename("cells").reset_index()
+
+
+def hours_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add up the time of the cells, with all methods and measures."""
+    cells = rows.drop_duplicates(["data", *GRID, "seed"])
+    table = cells.groupby(["base", "data"], sort=False)["cell_seconds"].agg(["size", "sum"])
+    return table["sum"].div(3600).rename("hours").to_frame().assign(cells=table["size"]).reset_index()
+
+
+# -- Files -----------------------------------------------------------------------------------------------------------
+
+
+def write_tables(rows: pd.DataFrame, folder: Path) -> None:
+    """Write all tables as CSV, Markdown and LaTeX."""
+    for table in _tables(rows):
+        if len(table.numbers):
+            table.write(folder)
+
+
+def _tables(rows: pd.DataFrame) -> Iterator[Table]:
+    for reference, name in REFERENCES.items():
+        yield Table(name, f"{_SUMMARY.format(reference)}", summary_table(rows, reference))
+    yield Table("sets", _SETS, sets_table(rows))
+    yield Table("measures", "Means over seeds.", measures_table(rows))
+    yield Table("coverage", "Coverage against the mean of what was promised.", coverage_table(rows))
+    yield Table("truth", "Mean distance of the true conditional coverage from the one asked for.", truth_table(rows))
+    yield Table("gaps", "Methods without a result.", gaps_table(rows))
+    yield Table("hours", "Hours of one core, measuring included.", hours_table(rows))
+
+
+_SUMMARY = (
+    "Over data sets, relative to {}: score and width, geometric means of the ratios of interval score and mean width; "
+    "ert, the sum of ERT over the reference's sum, with a 95 % bootstrap interval over sets and seeds (the row "
+    f"'{FLOOR}' is its noise floor); means of worst-slab and size-stratified coverage; better and worse, the number of "
+    "sets on which the interval score differs by more "
+    f"than {MARGIN:.0%} (one-sided level {SIGNIFICANCE:.0%}, Nadeau–Bengio, Holm over sets); coverage minus the mean "
+    "of what was promised, and that in standard errors; seconds of fitting and predicting, and how many times the "
+    "reference's."
+)
+_SETS = (
+    "On each data set, relative to CQR: score, ratio of the interval scores with its 95 % confidence interval "
+    f"(Nadeau–Bengio), p-values of being better or worse by more than {MARGIN:.0%} (Holm over the sets); width, ratio "
+    "of the mean widths; ERT minus CQR's."
+)
