@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import sklearn
 from catboost import CatBoostRegressor, Pool
+from joblib import parallel_config
 from lightgbm import LGBMRegressor
 from quantile_forest import ExtraTreesQuantileRegressor, RandomForestQuantileRegressor
 from scipy import stats
@@ -24,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from threadpoolctl import threadpool_limits
 from xgboost import XGBRegressor, XGBRFRegressor
 
-from icqr import CQR, ICQR, QR, Naive, QuantileModel, WholePartition, prefit
+from icqr import CQR, ICQR, QR, Naive, QuantileModel, WholePartition, prefit, quantiles
 from icqr.metrics import pinball_loss
 from icqr.quantiles import PointModel, is_prefit
 
@@ -677,3 +678,26 @@ def test_early_stopping_by_routing():
     params = {"eval_set": [(NUMBERS[:50], Y[:50])], "callbacks": [lightgbm.early_stopping(5, verbose=False)]}
     fitted = fit_weighted(model, True, **params)
     assert all(model.best_iteration_ < 200 for model in fitted.model_.models_)
+
+
+# -- Threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_lightgbm_models_that_are_fitted_at_once_share_the_cores(monkeypatch):
+    asked = []
+
+    class Watched(LGBMRegressor):
+        def fit(self, *args, **kwargs):
+            asked.append(self.n_jobs)
+            return super().fit(*args, **kwargs)
+
+    monkeypatch.setattr(quantiles, "cpu_count", lambda: 4)
+    model = QuantileModel(Watched(n_estimators=3, verbose=-1), n_jobs=2)
+    with parallel_config(backend="threading"):
+        model.fit(NUMBERS, Y, LEVELS)
+    assert asked == [2, 2, 2]
+    assert [one.n_jobs for one in model.models_] == [None] * 3
+    for given, wanted in ((None, None), (1, 1)):
+        asked.clear()
+        QuantileModel(Watched(n_estimators=3, verbose=-1, n_jobs=given)).fit(NUMBERS, Y, LEVELS)
+        assert asked == [wanted] * 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple, Self
@@ -80,7 +80,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     columns_: pd.Index[Any] | None
     partition_: Any
     n_groups_: int
-    descriptions_: pd.DataFrame
+    described_: pd.DataFrame | Callable[[], pd.DataFrame]
     calibration_: Calibration
     novelty_: Novelty | None
 
@@ -240,6 +240,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         table.insert(2, "share", table["n"] / max(self.calibration_.sizes.sum(), 1))
         return pd.concat([table, self.descriptions_], axis=1)
 
+    @property
+    def descriptions_(self) -> pd.DataFrame:
+        """What each group is, in words: put into words when it is first asked for."""
+        if callable(self.described_):
+            self.described_ = self.described_()
+        return self.described_
+
     def group_shift(self, X: Any) -> GroupShift:
         """Compare the groups' shares among new rows with those among the calibration rows."""
         check_is_fitted(self)
@@ -306,7 +313,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if isinstance(X, RowBlocks):
             return replace(X, X=self._check_table(X.X, reset), y=check_target(X.y, len(X.y), limits))
         X = self._check_table(X, reset)
-        return Rows(X, check_target(y, len(X), limits), np.arange(len(X)))
+        # Half the memory of the usual whole numbers, where they can count the rows.
+        index: Any = np.arange(len(X), dtype=np.int32 if len(X) < 2**31 else np.intp)
+        return Rows(X, check_target(y, len(X), limits), index)
 
     def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
         """Raise before the model is fitted what encoding the rows would raise after: text among numbers, infinity."""
@@ -400,7 +409,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds, params: dict[str, Any]) -> None:
         self.partition_ = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
         self.n_groups_ = 1
-        self.descriptions_ = describe_groups(train.X, np.zeros(len(train), dtype=np.intp), 1)
+        self.described_ = describe_groups(train.X, np.zeros(len(train), dtype=np.intp), 1)
 
     def _guarantee(self) -> str:
         return self._fresh_guarantee()

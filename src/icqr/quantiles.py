@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from icqr.cross_fitting import cross_fit
 from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, find_family
 from icqr.features import FloatArray, Table, as_table
-from icqr.libraries import Encoder, copied, core_of, seeded
+from icqr.libraries import Encoder, class_names, copied, core_of, seeded
 from icqr.replacing import Replacer
 from icqr.trees import tree_replacer
 
@@ -58,11 +58,21 @@ class QuantileModel(BaseEstimator):
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
         settings = self.prepare(X, y, levels)
         rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
+        threads = self._shared_threads(len(settings))
         self.models_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_clone)(self._given(), task, rows, y, params) for task in settings
+            delayed(fit_clone)(self._given(), {**task, **threads}, rows, y, params) for task in settings
         )
+        for model in self.models_ if threads else ():
+            model.set_params(**dict.fromkeys(threads))  # it may predict with all of them
         check_increasing(self.models_[0], y)
         return self
+
+    def _shared_threads(self, n_tasks: int) -> dict[str, int]:
+        """Share the cores between models fitted at the same time; LightGBM would take all of them for each."""
+        at_once = min(effective_n_jobs(self.n_jobs), n_tasks)
+        prefix, core = core_of(self._given())
+        has_choice = "lightgbm.LGBMModel" in class_names(core) and core.n_jobs is None
+        return {f"{prefix}n_jobs": max(1, cpu_count() // at_once)} if at_once > 1 and has_choice else {}
 
     def prepare(self, X: Table, y: FloatArray, levels: Levels) -> list[dict[str, Any]]:
         """Learn how rows are encoded, and give the settings of each model that must be fitted to become `models_`."""

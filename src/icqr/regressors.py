@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -465,7 +466,7 @@ class ICQR(_QuantileRegressor):
         self.partition_ = partition
         self.n_groups_ = _count_groups(partition, train, held_out)
         described = min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED)
-        self.descriptions_ = self._describe(rows.some(described, seeds.partition).X, weights)
+        self.described_ = partial(self._describe, rows.some(described, seeds.partition).X, weights)
 
     def _out_of_fold(self, train: Rows, seed: int, params: dict[str, Any]) -> FloatArray:
         """Give (n, 3) bounds of the training rows by models that have not seen them."""

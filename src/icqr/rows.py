@@ -167,7 +167,7 @@ def _as_numbers(values: NDArray[Any]) -> FloatArray:
     if values.dtype.kind == "c":
         raise ValueError("Complex data not supported: y must hold real numbers")
     if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
+        return values.astype(np.float64, copy=not values.flags.writeable)  # models may want to write
     known = np.array([not isinstance(value, str | bytes) for value in values]) & (values.dtype.kind == "O")
     try:
         if not known.all():

@@ -141,7 +141,7 @@ def restore_method(manifest: Record, given: Any) -> IntervalRegressor:
     model.n_crossed_ = _restore_crossed(record.record("n_crossed"))
     model.partition_ = restore_partition(record.record("partition"), model.n_features_in_, unpacker)
     model.n_groups_ = int(model.partition_.n_groups_)
-    model.descriptions_ = restore_table(record.record("descriptions"), _DESCRIPTIONS, model.n_groups_)
+    model.described_ = restore_table(record.record("descriptions"), _DESCRIPTIONS, model.n_groups_)
     importances = record.optional("importances")
     if importances is not None:
         model.importances_ = restore_table(importances, _IMPORTANCES, model.n_features_in_)
