@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -38,7 +37,7 @@ from icqr.experiments.benchmark_rows import COLUMNS, KEY, ORDER, run_cell
 from icqr.experiments.benchmark_settings import BASES, DATA, Cell, Settings, cells
 from icqr.experiments.benchmark_tables import write_tables
 from icqr.experiments.extras import need
-from icqr.experiments.progress import in_words, steps
+from icqr.experiments.progress import run_command, steps
 from icqr.experiments.tidy_rows import as_table, keep_settings, schema, write_table
 
 
@@ -108,24 +107,16 @@ def read_rows(file: Path) -> pd.DataFrame:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; errors that the user can mend are said in one line."""
+    """Run the command."""
     options = _parser().parse_args(arguments)
-    start = time.monotonic()
-    try:
+
+    def job() -> Path:
         if options.tables_only:
-            rows = write_results(options.out)
-        else:
-            data = DATA if "all" in options.data else options.data
-            chosen = cells(data, options.levels, options.seeds, options.bases)
-            rows = run(chosen, options.out, n_jobs=options.jobs)
-    except (ValueError, ImportError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"stopped; the same command goes on where it was ({options.out})", file=sys.stderr)
-        return 130
-    print(f"{rows} ({in_words(time.monotonic() - start)})")
-    return 0
+            return write_results(options.out)
+        data = DATA if "all" in options.data else options.data
+        return run(cells(data, options.levels, options.seeds, options.bases), options.out, n_jobs=options.jobs)
+
+    return run_command(job, options.out)
 
 
 def _parser() -> argparse.ArgumentParser:

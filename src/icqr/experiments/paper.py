@@ -60,7 +60,7 @@ from icqr.experiments import notebook, paper_figures, paper_tables
 from icqr.experiments.extras import need
 from icqr.experiments.paper_methods import CELLS, CHANGED, LEVELS, Case, Split, run_cell, split_as_notebook
 from icqr.experiments.paper_rows import Parts, gather
-from icqr.experiments.progress import in_words, lines_or_bar, steps
+from icqr.experiments.progress import lines_or_bar, run_command, steps
 from icqr.neural import QuantileNetwork
 from icqr.synthetic import Synthetic, make_linear_spread, make_radial_spread, make_sine_spread, make_sum_spread
 
@@ -305,20 +305,10 @@ def _cases(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; errors that the user can mend are said in one line."""
+    """Run the command."""
     options = _parser().parse_args(arguments)
-    start = time.monotonic()
     go = partial(reproduce, options.names, options.networks, options.out, seed=options.seed, epochs=options.epochs)
-    try:
-        rows = go(conditional=options.conditional, figures=not options.no_figures)
-    except (ValueError, ImportError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"stopped; the same command goes on where it was ({options.out})", file=sys.stderr)
-        return 130
-    print(f"{rows} ({in_words(time.monotonic() - start)})")
-    return 0
+    return run_command(partial(go, conditional=options.conditional, figures=not options.no_figures), options.out)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""How far a run is, and how long it will still take: a bar on a terminal, a plain line now and then elsewhere."""
+"""How far a run is, how long it will still take, and how it ended: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 _SECONDS_BETWEEN_LINES = 30.0
 
@@ -89,3 +90,18 @@ def lines_or_bar(label: str) -> bool | Callable[[int, int], None]:
         lines[0].show(done)
 
     return show
+
+
+def run_command(job: Callable[[], Path], out: Path) -> int:
+    """Run a command that leaves a file; errors that the user can mend are said in one line. Give its exit code."""
+    start = time.monotonic()
+    try:
+        file = job()
+    except (ValueError, ImportError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"stopped; the same command goes on where it was ({out})", file=sys.stderr)
+        return 130
+    print(f"{file} ({in_words(time.monotonic() - start)})")
+    return 0
