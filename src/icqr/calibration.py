@@ -353,10 +353,11 @@ class Calibration:
         """Give (n, 2) offsets of the lower and the upper bound for rows with these group labels."""
         asked = np.zeros(len(self.scores), dtype=np.bool_)
         asked[labels] = True
-        small = asked & self.too_small(coverage)
+        ranks = self.ranks(coverage)
+        small = asked & (ranks > self._usable())
         if small.any():
             self._answer_small(coverage, small)
-        return self._offset_table(coverage, asked)[labels]
+        return self._offset_table(coverage, asked, ranks)[labels]
 
     def _usable(self) -> IntArray:
         return np.array([*self.sizes[:-1], 0], dtype=np.intp)
@@ -366,10 +367,9 @@ class Calibration:
         too_few = self.sizes.sum() < rows_needed(coverage, self.conformity.symmetric)
         return self.small_groups == "error" or bool(self.small_groups == "pooled" and too_few)
 
-    def _offset_table(self, coverage: float | Fraction, asked: NDBool) -> FloatArray:
+    def _offset_table(self, coverage: float | Fraction, asked: NDBool, ranks: IntArray) -> FloatArray:
         """Give (groups + 1, 2) offsets, NaN for groups that are not asked for or get none."""
         table = np.full((len(self.scores), 2), np.nan)
-        ranks = self.ranks(coverage)
         small = ranks > self._usable()
         for group in np.flatnonzero(asked & ~small):
             table[group] = self._score(int(group), int(ranks[group]))
@@ -425,7 +425,7 @@ class Calibration:
         kept = self.small_groups == "infinite"
         promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
         answer = INFINITE if kept else REFUSED if self._refuses(coverage) else POOLED
-        offsets = self._offset_table(coverage, np.ones(len(sizes), dtype=np.bool_))
+        offsets = self._offset_table(coverage, np.ones(len(sizes), dtype=np.bool_), ranks)
         low, high = (stats.beta.ppf(tail, ranks, np.maximum(sizes + 1 - ranks, 1)) for tail in (0.05, 0.95))
         table = pd.DataFrame(
             {

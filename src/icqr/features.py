@@ -32,6 +32,8 @@ def as_table(X: Any) -> Table:
     array([[1., 2.],
            [3., 4.]])
     """
+    if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and 0 < X.size < 10_000 and np.isfinite(X).all():
+        return X  # a few rows, as a service predicts them: the checks below would take longer than the rest
     package = type(X).__module__.partition(".")[0]
     if package in ("dask", "dask_expr"):
         raise TypeError(
