@@ -44,12 +44,12 @@ class WeightedSpace:
         features = Features(X, max_categories=MOST_CATEGORIES)
         weight = _check_weights(weights, X.shape[1])
         origin = features.origins()
-        # One column at a time: a copy of all would take as much memory as the rows themselves.
-        parts = [
-            _scaling(features.one_hot_columns(X, positions), positions, weight[j])
-            for j in np.flatnonzero(weight > 0)
-            for positions in [np.flatnonzero(origin == j)]
-        ]
+        # A few columns at a time: a copy of all would take as much memory as the rows themselves.
+        used, at_once = np.flatnonzero(weight > 0), max(1, 2**22 // len(X))
+        parts = []
+        for start in range(0, len(used), at_once):
+            positions = np.flatnonzero(np.isin(origin, used[start : start + at_once]))
+            parts.append(_scaling(features.one_hot_columns(X, positions), positions, weight[origin[positions]]))
         learned = (
             [np.concatenate(part) for part in zip(*parts, strict=True)] if parts else [np.empty(0)] * len(_LEARNED)
         )
@@ -78,17 +78,16 @@ class WeightedSpace:
         return replace(self, **{name: getattr(self, name)[columns] for name in _LEARNED})
 
 
-def _scaling(matrix: FloatArray, positions: IntArray, weight: float) -> tuple[Any, ...]:
+def _scaling(matrix: FloatArray, positions: IntArray, weight: FloatArray) -> tuple[Any, ...]:
     """Give what `_LEARNED` names for the columns of a matrix that vary."""
-    known = ~np.isnan(matrix).all(axis=0)
-    matrix, positions = matrix[:, known], positions[known]
+    low, high = np.fmin.reduce(matrix, axis=0), np.fmax.reduce(matrix, axis=0)  # NaN where nothing is known
+    varied = low < high
+    low, high, matrix = low[varied], high[varied], matrix[:, varied]
     # Powers of two: dividing by them is exact, and differences of the largest numbers stay finite.
-    unit = np.ldexp(1.0, np.frexp(np.nanmax(np.abs(matrix), axis=0))[1] - 1)
-    matrix = matrix / unit
-    low, fill = np.nanmin(matrix, axis=0), np.nanmedian(matrix, axis=0)
-    width = np.nanmax(matrix, axis=0) - low
-    learned = (positions, unit, low, width, fill, np.full(len(positions), weight))
-    return tuple(part[width > 0] for part in learned)
+    unit = np.ldexp(1.0, np.frexp(np.maximum(-low, high))[1] - 1)
+    middle = np.nanmedian if np.isnan(matrix).any() else np.median
+    low, high, fill = low / unit, high / unit, middle(matrix, axis=0) / unit
+    return positions[varied], unit, low, high - low, fill, weight[varied]
 
 
 _LEARNED = ("columns", "unit", "low", "width", "fill", "weight")
