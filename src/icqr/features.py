@@ -141,7 +141,7 @@ class Features:
         small = X.size < 2**24  # of larger tables no copy is made
         numbers = plain_numbers(X) if small and all(isinstance(dtype, np.dtype) for dtype in X.dtypes) else None
         if numbers is not None:
-            self.empty = set(X.columns[np.isnan(numbers).all(axis=0)])
+            self.empty = set(X.columns[np.asarray(np.isnan(numbers).all(axis=0))])
             return
         self.empty = {name for name in X.columns if X[name].isna().all()}
         for name in X.columns:
