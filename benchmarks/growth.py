@@ -27,7 +27,7 @@ from icqr.partition import KMeansPartition
 BASE = {"rows": 100_000, "columns": 10, "groups": 10, "repeats": 5}
 VARIED = {"columns": (10, 30, 100, 300, 1000), "groups": (2, 5, 10, 20, 50), "repeats": (1, 2, 5, 10, 20)}
 ROWS_OF_WIDE = 20_000  # 1000 columns of more rows would measure the quantile model alone
-STEPS = ("levels", "importance", "groups", "calibrate", "predict")
+STEPS = ("levels", "importance", "grouping", "calibrate", "predict")
 
 
 def main() -> None:

@@ -249,6 +249,7 @@ def test_methods_on_the_same_model_owe_the_same_fit(rows: pd.DataFrame) -> None:
     assert (rows["own_seconds"].dropna() > 0).all()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_and_jobs_don_t_matter(tiny: Path, rows: pd.DataFrame, tmp_path: Path) -> None:
     folder = tmp_path / "cells"  # as if the run had been stopped after the first cell
     folder.mkdir()
@@ -301,6 +302,7 @@ def test_an_error_of_our_own_method_is_no_gap(monkeypatch: pytest.MonkeyPatch) -
         run_cell(CELLS[0], TINY)
 
 
+@pytest.mark.slow
 def test_text_and_missing_values_reach_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"x": rng.uniform(size=400), "city": rng.choice(["Bern", "Genf"], 400), "z": rng.normal(size=400)})

@@ -63,6 +63,7 @@ def test_any_quantile_model_may_be_the_base(name: str) -> None:
     assert [len(inner.medians_), len(inner.residuals_)] == [5, 5]
 
 
+@pytest.mark.slow
 def test_a_row_s_quantiles_come_from_models_that_have_not_seen_it() -> None:
     # Noise, and trees with a leaf for each row: a model's median of rows that it knows is y itself.
     by_heart = HistGradientBoostingRegressor(max_iter=50, min_samples_leaf=1, max_leaf_nodes=None, learning_rate=0.5)

@@ -93,6 +93,7 @@ def test_groups_are_large_enough_to_calibrate() -> None:
     assert model.groups_["n"].min() >= 9
 
 
+@pytest.mark.slow
 def test_scores_are_those_that_are_calibrated_and_out_of_fold() -> None:
     class Recording(ScorePartition):
         def fit(self, *args: Any, **given: Any) -> Any:

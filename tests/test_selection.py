@@ -202,6 +202,7 @@ def test_other_words_are_refused(partition: Any) -> None:
         ICQR(LIGHT, partition=partition).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_it_helps_residual_quantiles_too() -> None:
     model = ICQR(ResidualQuantiles(LIGHT), partition="auto", random_state=0).fit(X, Y)
     assert len(model.selection_) > 2

@@ -178,14 +178,20 @@ def test_icqr_with_the_groups_it_chooses_itself_holds_in_every_group():
     assert_exact(simulate(model, n_calibration=150), n_groups)
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=by_values)
+# The arithmetic of the settings is tested above; with these groups, all of them only in `make test-all`.
+@pytest.mark.parametrize(
+    "settings", [SETTINGS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in SETTINGS[1:])], ids=by_values
+)
 def test_groups_by_difficulty_hold(settings):
     partition = ScorePartition(n_groups=3)
     model = ICQR(BadQuantiles(), 0.8, partition=partition, small_groups="infinite", random_state=0, **settings)
     assert_exact(simulate(fitted(model), n_calibration=80), n_groups=3)
 
 
-@pytest.mark.parametrize("settings", [{}, {"conformity": "cqr-r"}, {"symmetric": False}, {"side": "upper"}], ids=str)
+OTHERS = [{"conformity": "cqr-r"}, {"symmetric": False}, {"side": "upper"}]
+
+
+@pytest.mark.parametrize("settings", [{}, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)], ids=str)
 def test_groups_that_auto_chooses_hold(settings):
     model = fitted(ICQR(BadQuantiles(), 0.8, partition="auto", small_groups="infinite", random_state=0, **settings))
     n_groups = model.partition_.n_groups_
