@@ -112,6 +112,9 @@ def draw(found: dict[str, list[dict[str, float]]], file: Path) -> None:
         for step in STEPS:
             axis.plot([result[name] for result in results], [result[step] for result in results], "o-", label=step)
         axis.set(xscale="log", yscale="log", xlabel=name, ylabel="seconds")
+        values = [int(result[name]) for result in results]
+        axis.set_xticks(values, [f"{value:,}" for value in values])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
     axes[0].legend()
     figure.savefig(file, dpi=110)
