@@ -179,7 +179,7 @@ def test_a_terminal_gets_a_bar_and_ctrl_c_leaves_nothing(
     assert code == 0, shown
     assert "scoring ━" in plain(shown)
     (tmp_path / "sales.icqr").unlink()
-    code, shown = in_terminal(*command, cwd=tmp_path, stop_at="sampling")  # of a cluster of its own
+    code, shown = in_terminal(*command, cwd=tmp_path, stop_at="starting")  # of a cluster of its own
     assert code == 130, shown
     assert plain(shown).rstrip().endswith("error: interrupted")
     assert os.listdir(tmp_path) == ["sales"]
