@@ -194,4 +194,4 @@ def test_more_rows_than_the_workers_can_hold(tmp_path: Path, models: Any) -> Non
     np.testing.assert_array_equal(predicted[:n_rows], model.predict_interval(X))
     y = np.concatenate(target)
     covered = np.mean((predicted[:, 0] <= y) & (y <= predicted[:, 1]))
-    assert abs(covered - 0.8) < 0.002  # they are the calibration rows themselves
+    assert abs(covered - 0.8) < 0.001  # they are the calibration rows themselves

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import QuantileRegressor
 
+from hard_rows import LEVEL_WIDTHS, draw
 from icqr import CQR, ICQR, ScorePartition, load, prefit, save
 from icqr.group_sizes import too_small
 from icqr.metrics import coverage_score
@@ -20,22 +21,7 @@ from icqr.score_partition import cut
 LIGHT = LGBMRegressor(n_estimators=10, n_jobs=1, verbose=-1)
 
 
-def draw(n: int = 900) -> tuple[pd.DataFrame, np.ndarray]:
-    """Draw rows whose spread is ten times as large in Rome."""
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.uniform(size=(n, 2)), columns=["a", "b"])
-    X["city"] = rng.choice(["Bern", "Genf", "Rom"], n)
-    X.loc[::11, "b"] = np.nan
-    return X, (3 * X["a"] + np.where(X["city"] == "Rom", 10, 1) * rng.normal(size=n)).to_numpy()
-
-
-X, Y = draw()
-LEVEL_WIDTHS = prefit(
-    lower=lambda X: 3 * X["a"] - 2,
-    median=lambda X: 3 * X["a"],
-    upper=lambda X: 3 * X["a"] + 2,
-    levels=(0.05, 0.5, 0.95),
-)
+X, Y = draw(900)
 
 
 def test_it_is_at_home_with_the_other_partitions() -> None:

@@ -11,6 +11,7 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator, clone
 
+from hard_rows import LEVEL_WIDTHS, draw
 from icqr import CQR, ICQR, KMeansPartition, ResidualQuantiles, ScorePartition, WholePartition, load, prefit, save
 from icqr.calibration import Conformity
 from icqr.metrics import excess_risk, interval_score, pinball_loss
@@ -21,21 +22,7 @@ from icqr.synthetic import make_heteroscedastic, make_sine_spread
 LIGHT = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
 
 
-def draw(n: int = 1200) -> tuple[pd.DataFrame, np.ndarray]:
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.uniform(size=(n, 2)), columns=["a", "b"])
-    X["city"] = rng.choice(["Bern", "Genf", "Rom"], n)
-    X.loc[::11, "b"] = np.nan
-    return X, (3 * X["a"] + np.where(X["city"] == "Rom", 10, 1) * rng.normal(size=n)).to_numpy()
-
-
-X, Y = draw()
-LEVEL_WIDTHS = prefit(
-    lower=lambda X: 3 * X["a"] - 2,
-    median=lambda X: 3 * X["a"],
-    upper=lambda X: 3 * X["a"] + 2,
-    levels=(0.05, 0.5, 0.95),
-)
+X, Y = draw(1200)
 
 
 def evidence_of(X: Any, y: Any, bounds: Any, n_calibration: int, **settings: Any) -> Evidence:

@@ -257,6 +257,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibration_")  # calibration is the last step of fit
 
+    def __getstate__(self) -> Any:
+        if hasattr(self, "described_"):
+            self.descriptions_  # noqa: B018 - until they are in words, groups hold rows, which no copy should carry away
+        return super().__getstate__()
+
     def _forget(self) -> None:
         """Drop all that an earlier fit learned."""
         for name in [name for name in vars(self) if name.endswith("_")]:

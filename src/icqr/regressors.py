@@ -465,8 +465,8 @@ class ICQR(_QuantileRegressor):
             partition.merge_small(held_out.total, rows_needed(self.coverage, self.symmetric))
         self.partition_ = partition
         self.n_groups_ = _count_groups(partition, train, held_out)
-        described = min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED)
-        self.described_ = partial(self._describe, rows.some(described, seeds.partition).X, weights)
+        X = rows.some(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seeds.partition).X
+        self.described_ = partial(_describe, partition, X, self._assign(X), self.n_groups_, weights)
 
     def _out_of_fold(self, train: Rows, seed: int, params: dict[str, Any]) -> FloatArray:
         """Give (n, 3) bounds of the training rows by models that have not seen them."""
@@ -493,15 +493,6 @@ class ICQR(_QuantileRegressor):
         leak_alarm(self.importances_, unseen.y, self._bounds(unseen.X)[0][:, 1])
         return self.importances_["share"].to_numpy()
 
-    def _describe(self, X: Table, weights: FloatArray | None) -> pd.DataFrame:
-        if isinstance(self.partition_, GroupPartition):
-            return self.partition_.describe()
-        table = describe_groups(X, self._assign(X), self.n_groups_, weights)
-        if hasattr(self.partition_, "describe"):
-            # The partition knows its rules; what sets the groups apart is seen in the rows.
-            return pd.DataFrame({**table, **pd.DataFrame(self.partition_.describe())})
-        return table
-
     def _guarantee(self) -> str:
         learned = [_rows_learned_from(self.partition_)]
         if hasattr(self, "importances_"):
@@ -510,6 +501,16 @@ class ICQR(_QuantileRegressor):
 
     def _fresh_guarantee(self) -> str:
         return GROUPWISE
+
+
+def _describe(partition: Any, X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None) -> pd.DataFrame:
+    if isinstance(partition, GroupPartition):
+        return partition.describe()
+    table = describe_groups(X, labels, n_groups, weights)
+    if hasattr(partition, "describe"):
+        # The partition knows its rules; what sets the groups apart is seen in the rows.
+        return pd.DataFrame({**table, **pd.DataFrame(partition.describe())})
+    return table
 
 
 def _is_partition(given: Any) -> bool:

@@ -412,11 +412,9 @@ def _without_one(own: Sets, tree: IntArray, n_trees: int) -> tuple[Sets, Sets]:
     """
     by_tree, count = np.argsort(tree, kind="stable"), np.bincount(tree, minlength=n_trees)
     first = np.cumsum(count) - count
-    steps = [
-        (trees, first[trees] + i) for i in range(int(count.max(initial=0))) if len(trees := np.flatnonzero(count > i))
-    ]
-    forward = [(trees, by_tree[place]) for trees, place in steps]
-    backward = [(trees, by_tree[2 * first[trees] + count[trees] - 1 - place]) for trees, place in steps]
+    steps = [(i, np.flatnonzero(count > i)) for i in range(int(count.max(initial=0)))]
+    forward = [(trees, by_tree[first[trees] + i]) for i, trees in steps]
+    backward = [(trees, by_tree[first[trees] + count[trees] - 1 - i]) for i, trees in steps]
     others, everything = np.empty_like(own), np.empty((n_trees, own.shape[1]), dtype=own.dtype)
     for start in range(0, own.shape[1], _SETS_AT_ONCE):
         rows = slice(start, start + _SETS_AT_ONCE)
