@@ -23,7 +23,7 @@ from icqr.experiments import benchmark, benchmark_rows, benchmark_tables
 from icqr.experiments.benchmark_methods import METHODS, Outcome, split
 from icqr.experiments.benchmark_peers import PEERS
 from icqr.experiments.benchmark_rows import FLOOR, KEY, Measures, make_case, run_cell
-from icqr.experiments.benchmark_settings import BASES, MORE, PLANS, SYNTHETIC, Base, Cell, Settings, cells
+from icqr.experiments.benchmark_settings import BASES, DATA, MORE, PLANS, SYNTHETIC, Base, Cell, Settings, cells
 from icqr.experiments.benchmark_statistics import corrected_error, holm, paired, ratio_of_sums
 from icqr.experiments.shared_fits import Fits, FoldMean, Shared, SharedResiduals
 from icqr.partition import ScorePartition
@@ -37,7 +37,7 @@ SMALL = Base(
     times=3,
 )
 TINY = Settings(bases={"histgb": SMALL}, synthetic_rows=480, first_seeds={"ICQR printed": 1, "ICQR notebook": 1})
-CELLS = [Cell("sine_spread", "histgb", 0.8, seed) for seed in (0, 1)]
+CELLS = [Cell("sine_spread", "histgb", 0.9, seed) for seed in (0, 1)]
 SECONDS = ["base_seconds", "own_seconds", "cell_seconds"]
 
 
@@ -136,8 +136,14 @@ def test_the_grid_is_what_was_planned() -> None:
         Cell("bike", "lightgbm", 0.95, 0),
         Cell("bike", "lightgbm", 0.95, 1),
     ]
-    order = [cell.data for cell in everything]
-    assert [name for i, name in enumerate(order) if i == 0 or order[i - 1] != name] == [*PLANS[0].data]
+
+
+def test_a_stopped_run_has_the_same_share_of_all_but_what_comes_later() -> None:
+    half = [cell for cell in cells() if cell.base == "lightgbm"][:200]
+    done = {(name, level): sum(cell[::2] == (name, level) for cell in half) for name in DATA for level in (0.9, 0.8)}
+    assert {done[name, 0.9] for name in DATA if name != "blog"} <= {13, 14}
+    assert {done[name, 0.8] for name in DATA if name != "blog"} == {1}
+    assert done["blog", 0.9] == 3
 
 
 def test_limits_are_for_methods_that_there_are() -> None:
@@ -236,7 +242,7 @@ def test_packages_agree_where_they_do_the_same(rows: pd.DataFrame) -> None:
     cqr, measures = of(rows, "CQR"), ["coverage", "mean_width", "interval_score", "ert", "worst_slab"]
     for peer in ("MAPIE symmetric", "puncc CQR"):
         np.testing.assert_allclose(of(rows, peer)[measures], cqr[measures], rtol=1e-9)
-    np.testing.assert_allclose(cqr["promised"], 97 / 121)  # ceil(121 · 0.8) = 97
+    np.testing.assert_allclose(cqr["promised"], 109 / 121)  # ceil(121 · 0.9) = 109
     assert of(rows, "QR")["promised"].isna().all()
 
 
@@ -279,7 +285,7 @@ def test_tables_and_figures_come_from_rows_alone(tiny: Path) -> None:
     assert benchmark.main(["--out", str(tiny), "--tables-only"]) == 0
     assert {file: file.read_bytes() for file in (tiny / "tables").iterdir()} == before
     figures = sorted(file.name for file in (tiny / "figures").iterdir())
-    assert figures == ["captions.md", "synthetic-histgb-0.8.png", "synthetic-histgb-0.8.svg"]
+    assert figures == ["captions.md", "synthetic-histgb-0.9.png", "synthetic-histgb-0.9.svg"]
 
 
 def test_a_missing_package_is_a_stated_gap(monkeypatch: pytest.MonkeyPatch) -> None:

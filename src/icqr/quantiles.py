@@ -18,7 +18,7 @@ from icqr.cross_fitting import cross_fit
 from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, find_family
 from icqr.features import FloatArray, Table, as_table
 from icqr.libraries import Encoder, class_names, copied, core_of, seeded
-from icqr.replacing import Replacer
+from icqr.replacing import MovedMedian, Replacer
 from icqr.trees import tree_replacer
 
 #: The level of the median.
@@ -231,8 +231,9 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
 
     So the spread is learned from residuals as new rows have them, not from those of a model that knows its rows. The
     price: five fits on 4/5 of the rows, about 4 times the time of one quantile model (8 times for a library that fits
-    all levels at once), and 5 times as many models to ask, also for permutation importance. The out-of-fold quantiles
-    that `ICQR` needs for ``partition="auto"`` and `ScorePartition` are then there already, and cost no more fits.
+    all levels at once), and 5 times as many models to ask. The out-of-fold quantiles that `ICQR` needs for
+    ``partition="auto"`` and `ScorePartition` are then there already, and cost no more fits. Permutation importance is
+    that of the median: what a column does to the residual's quantiles alone doesn't count.
 
     Use it where a quantile model is asked for: ``ICQR(ResidualQuantiles(LGBMRegressor()))``. To transform the target,
     put a TransformedTargetRegressor around it, not inside: residuals may be negative.
@@ -319,6 +320,15 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     def predict(self, X: Table) -> FloatArray:
         """Give the median."""
         return self.predict_quantiles(X, (MEDIAN,))[:, 0]
+
+    @property
+    def levels_(self) -> tuple[float, ...]:
+        """The fitted levels."""
+        return tuple(self.levels)
+
+    def replacer(self, X: Table) -> MovedMedian:
+        """Prepare predictions on these rows with one column's values replaced for the median."""
+        return MovedMedian([model.replacer(X) for model in self.medians_], self.predict_quantiles(X))
 
     def _model(self, seed: int) -> QuantileModel:
         given = self.estimator

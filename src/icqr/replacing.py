@@ -78,6 +78,33 @@ class Replacer:
         return self.predict(table).reshape(*orders.shape, -1)
 
 
+class MovedMedian:
+    """Predictions in two stages, of which the median follows a replaced column; the distances from it stay.
+
+    To ask the second stage again would take long: the replaced median is one of its columns.
+
+    Parameters
+    ----------
+    medians : list of Replacer
+        Of the models whose mean is the median.
+    predicted : array of shape (n, levels)
+        The predictions for the rows as they are.
+    """
+
+    def __init__(self, medians: list[Replacer], predicted: FloatArray) -> None:
+        self.medians = medians
+        self.predicted = predicted
+
+    def uses(self, column: int) -> bool:
+        """Tell whether the column can change the median."""
+        return any(median.uses(column) for median in self.medians)
+
+    def replace(self, column: int, orders: IntArray) -> FloatArray:
+        """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
+        moves = [median.replace(column, orders) - median.predicted for median in self.medians]
+        return np.asarray(self.predicted + np.mean(moves, axis=0))
+
+
 def _sorted(quantiles: FloatArray) -> FloatArray:
     """Sort quantiles along the last axis, in place; few are out of order, and only these take time."""
     crossed = (np.diff(quantiles, axis=-1) < 0).any(axis=-1)

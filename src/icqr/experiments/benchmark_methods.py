@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 
 from icqr.calibration import quantile_levels
 from icqr.experiments import notebook
-from icqr.experiments.benchmark_settings import MORE, Base, Settings
+from icqr.experiments.benchmark_settings import AVERAGED, MORE, Base, Settings
 from icqr.experiments.shared_fits import Fits, FoldMean, Shared, SharedResiduals
 from icqr.features import FloatArray, IntArray, Table
 from icqr.partition import GroupPartition, ScorePartition
@@ -201,5 +201,5 @@ METHODS: dict[str, Method] = {
     "CQR, residual": _residual(CQR),
     "ICQR, residual, auto": _residual(ICQR, partition="auto"),
     MORE: _more,
-    "CQR, five averaged": _averaged,
+    AVERAGED: _averaged,
 }

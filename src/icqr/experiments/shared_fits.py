@@ -1,8 +1,13 @@
-"""Quantile models that several methods share: fitted once on the same rows, with the seconds that each method owes."""
+"""Quantile models that several methods share: fitted, and asked about the same rows, once.
+
+Each method owes the seconds that it would have taken alone. They are those of the processor, on which other jobs of the
+machine have little effect.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Self
 
 import joblib
@@ -17,12 +22,12 @@ from icqr.quantiles import MEDIAN, QuantileModel, ResidualQuantiles
 
 
 class Fits:
-    """Models that were fitted already, by what they are and the rows they were fitted on.
+    """Models that were fitted already, by what they are and the rows they were fitted on, and what they predicted.
 
     Attributes
     ----------
     saved : float
-        Seconds that repeated fits would have taken since `start`.
+        Seconds that repeated fits and predictions would have taken since `start`.
     whole : float
         Seconds, spent or saved, of models fitted on all `n_rows` rows since `start`; each counts once.
     """
@@ -30,6 +35,7 @@ class Fits:
     def __init__(self, n_rows: int) -> None:
         self.n_rows = n_rows
         self._kept: dict[str, tuple[Any, float]] = {}
+        self._predicted: dict[str, tuple[FloatArray, float]] = {}
         self.start()
 
     def start(self) -> None:
@@ -44,15 +50,26 @@ class Fits:
         key = joblib.hash((type(model).__name__, str(model.get_params()), levels, rows, y))
         known = key in self._kept
         if not known:
-            start = time.perf_counter()
+            start = time.process_time()
             model.fit(X, y, *levels)
-            self._kept[key] = model, time.perf_counter() - start
+            self._kept[key] = model, time.process_time() - start
         found, seconds = self._kept[key]
         if key not in self._asked:  # a method asks again when it predicts
             self._asked.add(key)
             self.saved += seconds if known else 0.0
             self.whole += seconds if len(y) == self.n_rows else 0.0
         return found
+
+    def predicted(self, predict: Callable[[Table], FloatArray], model: Any, X: Table, levels: Levels) -> FloatArray:
+        """Give a fitted model's predictions for these rows."""
+        key = joblib.hash((id(model), tuple(levels), X))
+        if key in self._predicted:
+            self.saved += self._predicted[key][1]
+        else:
+            start = time.process_time()
+            found = predict(X)
+            self._predicted[key] = found, time.process_time() - start
+        return self._predicted[key][0].copy()
 
     def __sklearn_clone__(self) -> Fits:
         return self  # what is shared can't be copied
@@ -108,7 +125,8 @@ class Shared(_Quantiles):
 
     def predict_quantiles(self, X: Table, levels: Levels | None = None) -> FloatArray:
         """Give (n, levels) quantiles, sorted."""
-        return np.asarray(self.model_.predict(X, levels))
+        levels = self.levels_ if levels is None else levels
+        return self.fits.predicted(lambda rows: self.model_.predict(rows, levels), self.model_, X, levels)
 
     def replacer(self, X: Table) -> Any:
         """Prepare predictions with one column replaced."""
@@ -139,9 +157,14 @@ class SharedResiduals(ResidualQuantiles):
 
     def fit(self, X: Table, y: FloatArray, sample_weight: Any = None) -> Self:
         """Fit, or remember."""
-        fitted = self.fits.fitted(ResidualQuantiles(self.estimator, self.levels, self.random_state), X, y)
-        self.__dict__.update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
+        self.fitted_ = self.fits.fitted(ResidualQuantiles(self.estimator, self.levels, self.random_state), X, y)
+        self.__dict__.update({name: value for name, value in vars(self.fitted_).items() if name.endswith("_")})
         return self
+
+    def predict_quantiles(self, X: Table, levels: Levels | None = None) -> FloatArray:
+        """Give (n, levels) quantiles, not sorted."""
+        levels = self.levels_ if levels is None else levels
+        return self.fits.predicted(lambda rows: self.fitted_.predict_quantiles(rows, levels), self.fitted_, X, levels)
 
 
 class FoldMean(_Quantiles):
@@ -171,9 +194,9 @@ class FoldMean(_Quantiles):
 
     def fit(self, X: Table, y: FloatArray) -> Self:
         """Fit five models."""
-        start = time.perf_counter()
+        start = time.process_time()
         self.models_ = cross_fit(QuantileModel(self.estimator), X, y, self.levels, self.random_state)[0]
-        self.fits.whole += time.perf_counter() - start
+        self.fits.whole += time.process_time() - start
         return self
 
     def predict_quantiles(self, X: Table, levels: Levels | None = None) -> FloatArray:
