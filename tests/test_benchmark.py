@@ -23,7 +23,7 @@ from icqr.experiments import benchmark, benchmark_rows, benchmark_tables
 from icqr.experiments.benchmark_methods import METHODS, Outcome, split
 from icqr.experiments.benchmark_peers import PEERS
 from icqr.experiments.benchmark_rows import FLOOR, KEY, Measures, make_case, run_cell
-from icqr.experiments.benchmark_settings import BASES, DATA, MORE, PLANS, SYNTHETIC, Base, Cell, Settings, cells
+from icqr.experiments.benchmark_settings import BASES, MORE, PLANS, SYNTHETIC, Base, Cell, Settings, cells
 from icqr.experiments.benchmark_statistics import corrected_error, holm, paired, ratio_of_sums
 from icqr.experiments.shared_fits import Fits, FoldMean, Shared, SharedResiduals
 from icqr.partition import ScorePartition
@@ -138,12 +138,15 @@ def test_the_grid_is_what_was_planned() -> None:
     ]
 
 
-def test_a_stopped_run_has_the_same_share_of_all_but_what_comes_later() -> None:
-    half = [cell for cell in cells() if cell.base == "lightgbm"][:200]
-    done = {(name, level): sum(cell[::2] == (name, level) for cell in half) for name in DATA for level in (0.9, 0.8)}
-    assert {done[name, 0.9] for name in DATA if name != "blog"} <= {13, 14}
-    assert {done[name, 0.8] for name in DATA if name != "blog"} == {1}
-    assert done["blog", 0.9] == 3
+def test_a_stopped_run_has_the_first_seeds_of_all_and_fewer_of_what_takes_long() -> None:
+    half = cells()[:400]
+    done = {key: [cell.seed for cell in half if cell[:3] == key] for key in {cell[:3] for cell in cells()}}
+    assert all(seeds == list(range(len(seeds))) for seeds in done.values())
+    assert {len(done[name, "lightgbm", 0.9]) for name in ("boston", "bike", "sine_spread")} == {16}
+    assert {len(done[name, "lightgbm", 0.9]) for name in ("protein", "diamonds")} == {8}
+    assert len(done["boston", "histgb", 0.9]) == len(done["protein", "lightgbm", 0.9])
+    assert len(done["blog", "lightgbm", 0.9]) == 4
+    assert len(done["boston", "lightgbm", 0.8]) == 1
 
 
 def test_limits_are_for_methods_that_there_are() -> None:
@@ -323,6 +326,8 @@ def test_text_and_missing_values_reach_every_method(monkeypatch: pytest.MonkeyPa
 def test_a_method_is_left_out_where_it_takes_too_long() -> None:
     limited = Settings(bases={"histgb": SMALL}, synthetic_rows=480, most_rows={"MAPIE conditional": 100})
     assert "MAPIE conditional" not in benchmark_rows._names(CELLS[0], make_case(CELLS[0], limited))
+    other = CELLS[0]._replace(level=0.8)
+    assert "ICQR printed" not in benchmark_rows._names(other, make_case(other, TINY))
     linear = Settings(bases={"linear": BASES["linear"]}, synthetic_rows=480)
     assert MORE not in benchmark_rows._names(CELLS[0], make_case(CELLS[0]._replace(base="linear"), linear))
 

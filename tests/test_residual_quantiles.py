@@ -127,6 +127,27 @@ def test_icqr_weighs_the_columns_that_matter() -> None:
     assert QR(ResidualQuantiles(LIGHT), random_state=0).fit(X, y).predict_interval(X).shape == (1000, 2)
 
 
+@pytest.mark.parametrize("name", ["hist", "lightgbm", "linear", "network"])
+def test_a_replaced_column_moves_the_median_and_with_it_all_levels(name: str) -> None:
+    base, X = BASES[name]
+    column = X.shape[1] - 1
+    model = QuantileModel(ResidualQuantiles(base, random_state=0)).fit(X, Y, LEVELS)
+    order = np.random.default_rng(0).permutation(len(X))
+    moved = X.copy()
+    if isinstance(X, pd.DataFrame):
+        moved["city"] = X["city"].to_numpy()[order]
+    else:
+        moved[:, column] = X[order, column]
+    replacer = model.replacer(X)
+    np.testing.assert_allclose(replacer.predicted, model.predict(X), rtol=1e-9)
+    assert replacer.uses(column)
+    same, found = replacer.replace(column, np.stack([np.arange(len(X)), order]))
+    np.testing.assert_allclose(same, model.predict(X), rtol=1e-9)
+    wanted = model.predict(X) + (model.predict(moved) - model.predict(X))[:, [1]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    assert np.abs(found - same).max() > 1e-3
+
+
 def test_its_own_out_of_fold_quantiles_serve_the_partition() -> None:
     class Counting(GradientBoostingRegressor):
         fits = 0

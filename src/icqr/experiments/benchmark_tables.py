@@ -228,6 +228,28 @@ def hours_table(rows: pd.DataFrame) -> pd.DataFrame:
     return table["sum"].div(3600).rename("hours").to_frame().assign(cells=table["size"]).reset_index()
 
 
+def _readable(summary: pd.DataFrame) -> pd.DataFrame:
+    """Give the summary in fewer columns, for readers."""
+
+    def text(form: str, *names: str) -> list[str]:
+        rows = summary[list(names)].itertuples(index=False)
+        return ["–" if np.isnan(row[0]) else form.format(*row) for row in rows]
+
+    return pd.DataFrame(
+        {
+            **{name: summary[name] for name in (*GRID, "kind", "method", "sets", "seeds")},
+            "interval score": text("{:.3f}", "score"),
+            "width": text("{:.3f}", "width"),
+            "ERT": text("{:.2f} ({:.2f} to {:.2f})", "ert", "ert_low", "ert_high"),
+            "worst slab": text("{:.3f}", "worst_slab"),
+            "by size": text("{:.3f}", "size_stratified"),
+            "better, worse": text("{:.0f}, {:.0f}", "better", "worse"),
+            "coverage − promise": text("{:+.4f} ({:+.1f})", "coverage_minus_promise", "in_errors"),
+            "seconds": text("× {:.1f}", "times"),
+        }
+    )
+
+
 # -- Files -----------------------------------------------------------------------------------------------------------
 
 
@@ -240,7 +262,8 @@ def write_tables(rows: pd.DataFrame, folder: Path) -> None:
 
 def _tables(rows: pd.DataFrame) -> Iterator[Table]:
     for reference, name in REFERENCES.items():
-        yield Table(name, f"{_SUMMARY.format(reference)}", summary_table(rows, reference))
+        numbers = summary_table(rows, reference)
+        yield Table(name, _SUMMARY.format(reference), numbers, _readable(numbers) if len(numbers) else None)
     yield Table("sets", _SETS, sets_table(rows))
     yield Table("measures", "Means over seeds.", measures_table(rows))
     yield Table("coverage", "Coverage against the mean of what was promised.", coverage_table(rows))
@@ -250,16 +273,15 @@ def _tables(rows: pd.DataFrame) -> Iterator[Table]:
 
 
 _SUMMARY = (
-    "Over data sets, relative to {}: score and width, geometric means of the ratios of interval score and mean width; "
-    "ert, the sum of ERT over the reference's sum, with a 95 % bootstrap interval over sets and seeds (the row "
-    f"'{FLOOR}' is its noise floor); means of worst-slab and size-stratified coverage; better and worse, the number of "
-    "sets on which the interval score differs by more "
-    f"than {MARGIN:.0%} (one-sided level {SIGNIFICANCE:.0%}, Nadeau–Bengio, Holm over sets); coverage minus the mean "
-    "of what was promised, and that in standard errors; seconds of fitting and predicting, and how many times the "
-    "reference's."
+    "Over data sets, relative to {}: interval score and mean width, geometric means of the ratios; ERT, the sum over "
+    f"the reference's sum, with a 95 % bootstrap interval over sets and seeds (the row '{FLOOR}' is its noise floor); "
+    "means of worst-slab and of size-stratified coverage; better and worse, the number of sets on which the interval "
+    f"score differs by more than {100 * MARGIN:g} % (one-sided level {100 * SIGNIFICANCE:g} %, Nadeau–Bengio, Holm "
+    "over sets); coverage minus the mean of what was promised, and that in standard errors; seconds of fitting and "
+    "predicting, as a multiple of the reference's."
 )
 _SETS = (
     "On each data set, relative to CQR: score, ratio of the interval scores with its 95 % confidence interval "
-    f"(Nadeau–Bengio), p-values of being better or worse by more than {MARGIN:.0%} (Holm over the sets); width, ratio "
-    "of the mean widths; ERT minus CQR's."
+    f"(Nadeau–Bengio), p-values of being better or worse by more than {100 * MARGIN:g} % (Holm over the sets); width, "
+    "ratio of the mean widths; ERT minus CQR's."
 )
