@@ -8,7 +8,7 @@ TESTS ?=
 .PHONY: demo test test-all lint clean
 .DELETE_ON_ERROR:
 
-# Four methods on built-in data: tables here, pictures in report.html.
+# Five methods on built-in data: tables here, pictures in report.html.
 demo: $(VENV)/.demo
 	OMP_NUM_THREADS=1 $(BIN)/icqr compare
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from icqr import CQR, ICQR, QR, GroupPartition
+from icqr import CQR, ICQR, QR, GroupPartition, ResidualQuantiles
 from icqr.artifact import load
 from icqr.cli import main
 from icqr.cli.building import _MODELS, make_model
@@ -45,6 +45,7 @@ def make_sales(n: int, seed: int) -> pd.DataFrame:
     return frame
 
 
+METHODS = ["Naive", "QR", "CQR", "ICQR", "Recommended ICQR"]
 SALES, NEW = make_sales(240, 0), make_sales(60, 1)
 
 
@@ -131,6 +132,8 @@ def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
         (["compare", "--partition", "keans"], "did you mean 'kmeans'?"),
         (["compare", "--coverage", "90"], "strictly between 0 and 1, got 90.0; did you mean 0.9?"),
         (["compare", "--groups", "a", "--partition", "whole"], "can't both be given"),
+        (["fit", "x", "--out", "m.icqr", "--recommended", "--groups", "a"], "--recommended and --groups can't both"),
+        (["fit", "x", "--out", "m.icqr", "--recommended", "--partition", "kmeans"], "setting chooses the groups"),
         (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
         (["reproduce", "bosten", "--out", "x"], "did you mean 'boston'?"),
         (["fit", "sales.csv", "--target", "price"], "Missing option '--out'"),
@@ -171,13 +174,23 @@ def test_compare(icqr: Run) -> None:
     assert err == ""
     assert "Data: sales.csv (240 rows, 2 columns, target 'price')." in out
     assert "120 rows to train, 60 to calibrate and 60 to compare on (50, 25 and 25 %, as in the paper)" in out
-    methods = re.findall(r"^(Naive|QR|CQR|ICQR) .* (\d+) of \d+ ", out, flags=re.MULTILINE)
-    assert [name for name, _ in methods] == ["Naive", "QR", "CQR", "ICQR"]
-    assert "ICQR compared with Naive: mean width" in out
+    assert re.findall(r"^(\S.*?)  .* \d+ of \d+ ", out, flags=re.MULTILINE) == METHODS
+    assert (
+        "Recommended ICQR fits a quantile model of its own in two stages (ResidualQuantiles) and chooses its groups "
+        'from training rows (partition="auto"), here one group for all rows: coverage is promised over all rows '
+        "together.\n"
+    ) in out
+    cost = r"^Seconds to fit: Naive [\d.]+, .* counted in each\), Recommended ICQR [\d.]+\.$"
+    assert re.search(cost, out, flags=re.MULTILINE)
+    for name in METHODS[1:]:
+        assert f"- {name} compared with Naive: mean width" in out
     assert out.endswith("Report: sales.html (open it in a browser)\n")
     assert "\x1b" not in out
     page = Path("sales.html").read_text(encoding="utf-8")
     assert "fitted once on the training rows; QR, CQR and ICQR use its bounds" in page
+    assert re.findall(r'<tr>\n<th scope="row"[^>]*>([^<]*)</th>', page)[:5] == METHODS
+    assert "Seconds to fit" in page
+    assert "no other partition would leave about 100 calibration rows" in page
     assert sorted(os.listdir()) == ["sales.csv", "sales.html"]
 
 
@@ -187,22 +200,31 @@ def test_compare_as_json(icqr: Run) -> None:
     code, out, err = icqr("compare", "sales.csv", *options)
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert [one["method"] for one in found["methods"]] == ["Naive", "QR", "CQR", "ICQR"]
+    assert [one["method"] for one in found["methods"]] == METHODS
+    assert list(found["seconds"]) == METHODS
+    assert found["seconds"]["Recommended ICQR"] > found["seconds"]["CQR"] > 0
+    assert [(one["method"], one["candidates"][0]["partition"]) for one in found["selection"]] == [
+        ("Recommended ICQR", "one group")
+    ]
     assert found["promised"] == 0.8
+    assert found["in_detail"] == "ICQR"
+    assert list(found["coverage_by_group"][0]["methods"]) == METHODS
     assert [one["rule"] for one in found["groups"]] == ["region = north", "region = south"]
     assert os.listdir() == ["sales.csv"]
     assert json.loads(icqr("compare", "sales.csv", *options).out)["methods"] == found["methods"]
 
 
 def test_compare_is_what_the_library_gives(icqr: Run) -> None:
-    """Methods that are fitted one by one on the same rows come out as those that share the bounds of one model."""
+    """Methods that are fitted one by one on the same rows come out as those of the command, shared bounds or not."""
     write(SALES, Path("sales.csv"))
     shown = json.loads(icqr("compare", "sales.csv", "--target", "price", "--json").out)["methods"]
     split = Split.of(SALES[["size", "region"]], SALES["price"], seed=0)
     (X, X_cal, X_test), (y, y_cal, y_test) = split.X, split.y
-    for one, method in zip(shown[1:], (QR, CQR, ICQR), strict=True):
-        model = method(HistGradientBoostingRegressor(random_state=0), random_state=0)
-        given = {} if method is QR else {"X_calibration": X_cal, "y_calibration": y_cal}
+    base = HistGradientBoostingRegressor(random_state=0)
+    models = [method(base, random_state=0) for method in (QR, CQR, ICQR)]
+    models.append(ICQR(ResidualQuantiles(base), partition="auto", random_state=0))
+    for one, model in zip(shown[1:], models, strict=True):
+        given = {} if isinstance(model, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
         intervals = model.fit(X, y, **given).predict_interval(X_test)
         assert one["coverage"] == coverage_score(y_test, intervals)
         assert one["mean_width"] == pytest.approx(mean_width(y_test, intervals), rel=1e-12)
@@ -210,8 +232,10 @@ def test_compare_is_what_the_library_gives(icqr: Run) -> None:
 
 def test_compare_without_data_uses_built_in_data(icqr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("icqr.cli.data._BUILT_IN", 400)
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = icqr("compare", "--partition", "whole")
     assert code == 0
+    assert "…" not in out  # tables fit into a terminal
     assert "Data: built-in data whose spread grows along x1 (400 rows)." in out
     assert Path("report.html").stat().st_size > 50_000
 
@@ -279,6 +303,38 @@ def test_fit_with_groups_of_ones_own(icqr: Run) -> None:
     model = load("model.icqr")
     assert isinstance(model.partition_, GroupPartition)
     assert "region = north" in done.out
+
+
+def test_the_recommended_setting_in_a_file(icqr: Run) -> None:
+    """Fit, inspect, predict, audit and recalibrate: what was chosen is kept, and codes that are text stay text."""
+    sales = make_sales(630, 0).assign(code=np.tile(["007", "8", "x"], 210))
+    write(sales.assign(price=sales["price"] + 100 * (sales["code"] == "007")), Path("sales.csv"))
+    fit = icqr("fit", "sales.csv", "--target", "price", "--model", "lightgbm", "--recommended", "--out", "model.icqr")
+    assert (fit.code, fit.err.count("\n")) == (0, 1)
+    assert fit.err.startswith("note: column 'code' is taken as text")
+    model = load("model.icqr")
+    assert isinstance(model.estimator, ResidualQuantiles)
+    assert model.partition == "auto"
+    assert {"one group", "difficulty"} <= set(model.selection_["partition"])
+    assert "Quantile model: ResidualQuantiles(estimator=LGBMRegressor()).\n" in fit.out
+    choice = f"Choice of groups: Of {len(model.selection_)} partitions that were tried on the training rows, "
+    assert choice in fit.out
+    inspected = icqr("inspect", "model.icqr").out
+    assert "Columns: 'size' (numbers), 'region' (2 categories), 'code' (3 categories).\n" in inspected
+    found = json.loads(icqr("inspect", "model.icqr", "--json").out)
+    assert [one["loss"] for one in found["selection"][0]["candidates"]] == model.selection_["loss"].tolist()
+    assert "lightgbm" in found["computed"]["versions"]
+
+    new = make_sales(60, 1).assign(code=np.tile(["007", "8"], 30))
+    write(new, Path("new.csv"))  # all codes look like numbers
+    assert icqr("predict", "model.icqr", "new.csv", "--keep", "price", "--out", "intervals.csv").code == 0
+    expected = model.predict_interval(new[["size", "region", "code"]])
+    np.testing.assert_allclose(pd.read_csv("intervals.csv")[["lower", "upper"]], expected, rtol=1e-9)
+    columns = ("--target", "price", "--lower", "lower", "--upper", "upper", "--coverage", "0.9")
+    assert icqr("audit", "intervals.csv", *columns).out.startswith("Over all 60 rows")
+    fresh = icqr("recalibrate", "model.icqr", "new.csv", "--target", "price")
+    assert fresh.code == 0
+    assert choice in fresh.out
 
 
 def test_predict_explains_and_takes_another_coverage(icqr: Run, model_file: str) -> None:

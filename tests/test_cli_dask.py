@@ -123,6 +123,28 @@ def test_fit_with_groups_and_gaps(icqr: Run, scheduler: str) -> None:
     assert load("sales.icqr").groups_["rule"].tolist() == ["region = north", "region = south"]
 
 
+def test_the_recommended_setting(icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models are fitted here, on a sample if there are more rows; all else is as without the option."""
+    monkeypatch.setattr("icqr.distributed.blocks.SAMPLE_ROWS", 100)
+    sales = make_sales(300, 0)
+    sales.to_parquet("sales.parquet", row_group_size=100)
+    dask = ("--engine", "dask", "--scheduler", scheduler)
+    given = ("fit", "sales.parquet", "--target", "price", "--model", "lightgbm", "--out", "sales.icqr", *dask)
+    fitted = icqr(*given, "--recommended")
+    assert fitted.code == 0, fitted.err
+    assert fitted.err.splitlines()[-1] == (
+        "note: --recommended is fitted on a random sample of 100 rows; without it, --model lightgbm and --model "
+        "xgboost train on all"
+    )
+    assert "Choice of groups: All rows are one group" in fitted.out
+    model = load("sales.icqr")
+    assert (model.partition, model.calibration_.sizes.sum()) == ("auto", 100)
+    assert icqr("predict", "sales.icqr", "sales.parquet", "--keep", "price", "--out", "intervals", *dask).code == 0
+    assert icqr("predict", "sales.icqr", "sales.parquet", "--keep", "price", "--out", "intervals.parquet").code == 0
+    there = pd.read_parquet("intervals").reset_index(drop=True)
+    pd.testing.assert_frame_equal(there, pd.read_parquet("intervals.parquet"))
+
+
 def test_an_audit_of_more_rows_than_are_searched_counts_all(
     icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

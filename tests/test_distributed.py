@@ -13,10 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import icqr
 from icqr.distributed import CQR, ICQR, QR, Naive, connect, on_dask, progress, sample, write_parquet
 from icqr.distributed.blocks import Blocks, Cut, DaskRows, shared_out
+from icqr.distributed.estimators import _light
 from icqr.distributed.predicting import EXPLAINED
 from icqr.scored import COVERAGES, SelectedCalibration
 
@@ -281,6 +284,17 @@ def test_a_users_groups_are_found_in_all_rows(client: Any, rows: Any) -> None:
     model = ICQR(SMALL, partition=icqr.GroupPartition("shop"), small_groups="infinite", random_state=0)
     model.fit(lazy.drop(columns="target"), lazy["target"], sample_rows=50)
     assert model.groups_["rule"].tolist() == ["shop = big", "shop = rare"]
+
+
+def test_models_of_lightgbm_get_one_thread_on_workers_and_keep_theirs_here() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y = np.random.default_rng(0).uniform(size=(2, 200, 1))
+    light = lightgbm.LGBMRegressor(n_estimators=2, n_jobs=2, verbose=-1)
+    residual = CQR(icqr.ResidualQuantiles(light), random_state=0).fit(X, y[:, 0])
+    pipeline = CQR(make_pipeline(StandardScaler(), light), random_state=0).fit(X, y[:, 0])
+    assert [model.n_jobs for model in _light(residual.for_workers().model_)] == [1] * 15
+    assert [model.n_jobs for model in _light(pipeline.for_workers().model_)] == [1] * 3
+    assert {model.n_jobs for model in (*_light(residual.model_), *_light(pipeline.model_))} == {2}
 
 
 def test_a_local_booster_is_told_that_it_sees_a_sample(client: Any, frames: Any) -> None:

@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from icqr import CQR, ICQR, KMeansPartition
+from icqr import CQR, ICQR, KMeansPartition, ResidualQuantiles
 from icqr.auditing import compare
 from icqr.reporting import report
 
@@ -46,7 +46,7 @@ def browser(tmp_path_factory: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: Any) -> Path:
-    """A report on two methods; one column's name, one method's and two categories are scripts."""
+    """A report on three methods; one column's name, two methods' and two categories are scripts."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame({HOSTILE: rng.random(1500), "kind": rng.choice(CATEGORIES, 1500), "c": rng.random(1500)})
     noise = rng.normal(size=1500) * (1 + 3 * X[HOSTILE])
@@ -55,10 +55,12 @@ def path(tmp_path_factory: Any) -> Path:
     models: dict[str, Any] = {
         "CQR": CQR(small, random_state=0).fit(X[train], y[train]),
         HOSTILE: ICQR(small, partition=KMeansPartition(choose=6), random_state=0).fit(X[train], y[train]),
+        CATEGORIES[1]: ICQR(ResidualQuantiles(small), partition="auto", random_state=0).fit(X[train], y[train]),
     }
     found = compare(models, X[test], y[test], groups="kind", with_excess_risk=False)
     target = tmp_path_factory.mktemp("report") / "report.html"
-    return report(found, target, X[test], y[test], methods=models, about={"file": CATEGORIES[0]})
+    seconds = dict.fromkeys(models, 0.5)
+    return report(found, target, X[test], y[test], methods=models, about={"file": CATEGORIES[0]}, seconds=seconds)
 
 
 @pytest.fixture
@@ -123,6 +125,18 @@ def test_the_numbers_can_be_read_from_the_page(page: Any) -> None:
     assert found["in_detail"] == HOSTILE
     assert found["computed"]["about"] == {"file": CATEGORIES[0]}
     assert page.find_element(By.ID, "save").is_displayed()
+
+
+def test_what_was_tried_and_chosen_can_be_read(page: Any) -> None:
+    part = page.find_element(By.ID, "selection")
+    assert part.find_element(By.TAG_NAME, "h3").text == CATEGORIES[1]
+    tried = page.execute_script("return JSON.parse(document.getElementById('summary').textContent).selection")[0]
+    candidates = tried["candidates"]
+    assert len(candidates) > 1
+    assert column(page, "selection-0", 1) == [one["partition"] for one in candidates]
+    assert column(page, "selection-0", 3) == ["✓ chosen" if one["chosen"] else "–" for one in candidates]
+    assert tried["sentence"] in part.text
+    assert f"{CATEGORIES[1]} fits a quantile model of its own" in page.find_element(By.ID, "methods").text
 
 
 # -- It can be used -------------------------------------------------------------------------------------

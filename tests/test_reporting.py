@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import sys
@@ -15,12 +16,14 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 
-from icqr import CQR, ICQR, GroupPartition, KMeansPartition
+from icqr import CQR, ICQR, GroupPartition, KMeansPartition, ResidualQuantiles
 from icqr.auditing import Audit, audit, compare
 from icqr.datasets import make_heteroscedastic
 from icqr.reporting import report, summarize
+from icqr.reporting.cells import Cell, aligned, number, share, span, verdict
+from icqr.reporting.choices import choice_of_k, importance_sentence, selections
 from icqr.reporting.origins import GUARANTEES, OTHER_LIBRARY
-from icqr.reporting.tables import Cell, aligned, number, share, span, tables_of, verdict
+from icqr.reporting.tables import tables_of
 
 INF = float("inf")
 HOSTILE = "<script>alert(1)</script>"
@@ -153,6 +156,108 @@ def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
     (origin,) = summarize(model)["computed"]["models"]
     assert "in groups too small for a promise" in origin["exception"]
     assert [row.cells[4].text for row in tables_of(summarize(model))["groups"].rows] == ["–", "none (pooled offset)"]
+
+
+# -- partition="auto" and ResidualQuantiles ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recommended() -> Any:
+    X, y = make_heteroscedastic(900, n_features=3, random_state=0, return_X_y=True)
+    return ICQR(ResidualQuantiles(SMALL), coverage=0.8, partition="auto", random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def checked(recommended: Any, rows: tuple[Any, Any], tmp_path_factory: Any) -> tuple[dict[str, Any], str]:
+    """Its summary, and its page."""
+    folder = tmp_path_factory.mktemp("recommended")
+    found = audit(rows[1], recommended, rows[0], with_excess_risk=False)
+    page = written(folder, found, *rows, methods=recommended, json_path=folder / "summary.json")
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8")), page
+
+
+def sections(page: str) -> dict[str, str]:
+    return dict(re.findall(r'<section id="(\w+)"(.*?)</section>', page, flags=re.DOTALL))
+
+
+def test_what_was_tried_and_chosen_is_shown(recommended: Any, checked: tuple[dict[str, Any], str]) -> None:
+    summary, page = checked
+    (choice,) = summary["selection"]
+    assert choice["candidates"] == recommended.selection_.to_dict("records")
+    tried, n_groups = len(recommended.selection_), recommended.n_groups_
+    assert n_groups > 1  # of one group the page would have less to say
+    assert choice["sentence"] == (
+        f"Of {tried} partitions that were tried on the training rows, {n_groups} groups by predicted difficulty were "
+        "chosen."
+    )
+    table = tables_of(summary)["selection-0"]
+    assert [row.cells[0].text for row in table.rows] == recommended.selection_["partition"].tolist()
+    assert [row.cells[2].text == "chosen" for row in table.rows] == recommended.selection_["chosen"].tolist()
+    part = sections(page)["selection"]
+    assert choice["sentence"] in part
+    assert part.count("<tr") == tried + 1
+    assert "the one with the most groups is taken" in part
+
+
+def test_a_model_in_two_stages_claims_no_more_than_is_true(checked: tuple[dict[str, Any], str]) -> None:
+    summary, page = checked
+    assert summary["importance_sentence"] == (
+        "The columns that move the median most; groups do not follow them. What a column does to the spread alone is "
+        "not counted."
+    )
+    (origin,) = summary["computed"]["models"]
+    assert origin["bounds"].startswith("in two stages: models of the median, then models of the quantiles")
+    assert origin["guarantee"] == GUARANTEES["group-wise"]
+    assert "choice_of_k" not in summary
+    assert summary["importance_sentence"] in sections(page)["importance"]
+    assert "groups follow them" not in page
+
+
+def test_one_group_promises_over_all_rows_together(tmp_path: Path) -> None:
+    X, y = make_heteroscedastic(300, n_features=2, random_state=0, return_X_y=True)
+    model = ICQR(SMALL, partition="auto", random_state=0).fit(X, y)
+    summary = summarize(model)
+    assert summary["selection"][0]["sentence"].startswith("All rows are one group: no other partition")
+    assert summary["computed"]["models"][0]["guarantee"] == GUARANTEES["marginal"]
+    assert "<table" not in sections(written(tmp_path, model))["selection"]
+
+
+def test_clusters_that_were_chosen_are_explained_as_clusters(recommended: Any, models: dict[str, Any]) -> None:
+    """As if K-means had been chosen: the groups then follow the importances, and were merged up to 100 rows each."""
+    chosen = copy.copy(recommended)
+    chosen.selection_ = recommended.selection_.assign(chosen=recommended.selection_["partition"] == "K-means")
+    chosen.partition_ = copy.copy(models["ICQR"].partition_)
+    chosen.partition_.k_ = 4
+    chosen.partition_.path_ = pd.DataFrame({"k": [3, 4], "explained_variance": [0.8, 0.95]})
+    assert selections({"a": chosen})[0]["sentence"].endswith(f" {chosen.n_groups_} K-means clusters were chosen.")
+    assert importance_sentence(chosen).startswith("The columns that move the median most; groups follow them. What")
+    said = choice_of_k(chosen)["sentence"]
+    assert said.endswith("Clusters with fewer than about 100 calibration rows were merged, which leaves 3 groups.")
+
+
+def test_a_row_of_its_own_in_a_comparison(
+    recommended: Any, models: dict[str, Any], rows: tuple[Any, Any], tmp_path: Path
+) -> None:
+    methods = {**models, "Best <b>": recommended}
+    seconds = dict.fromkeys(methods, 1.0) | {"Best <b>": 12.25}
+    found = compare(methods, *rows, with_excess_risk=False)
+    page = written(tmp_path, found, *rows, methods=methods, seconds=seconds, json_path=tmp_path / "numbers.json")
+    summary = json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))
+    assert summary["in_detail"] == "ICQR"  # the first with several groups, though another has more
+    assert summary["seconds"] == seconds
+    (remark,) = summary["remarks"]
+    assert remark.startswith("Best <b> fits a quantile model of its own in two stages (ResidualQuantiles) and chooses")
+    assert remark.endswith("groups by predicted difficulty: coverage is promised in each group.")
+    shown = sections(page)
+    assert "Best &lt;b&gt; fits a quantile model of its own" in shown["methods"]
+    assert ">12.25<" in shown["methods"]
+    assert "<h3>Best &lt;b&gt;</h3>" in shown["selection"]
+    assert "Numbered groups are those of ICQR. Methods with other groups" in shown["coverage"]
+    assert "<b>" not in page.partition("<script")[0]
+    table = tables_of(summary)["coverage_by_group"]
+    assert [column.label for column in table.columns[2:]] == [*methods, "Verdict on ICQR"]
+    with pytest.raises(ValueError, match=r"a number for each method, \['Naive', .*\], got \['ICQR'\]"):
+        summarize(found, seconds={"ICQR": 1.0})
 
 
 # -- What can't be made is left out ----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from icqr.cli.options import Setting
 from icqr.cli.wording import need
 from icqr.cli.writing import check_destination
 from icqr.partition import GroupPartition, KMeansPartition, WholePartition
+from icqr.quantiles import ResidualQuantiles
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,24 @@ def make_partition(setting: Setting, X: pd.DataFrame) -> Any:
         return WholePartition() if setting.partition == "whole" else KMeansPartition()
     check_column(X, setting.groups, "--groups")
     return GroupPartition(setting.groups)
+
+
+def recommended(estimator: Any) -> dict[str, Any]:
+    """Give the recommended quantile model and partition, as parameters of `ICQR`.
+
+    Examples
+    --------
+    >>> recommended(make_model("hist"))
+    {'estimator': ResidualQuantiles(estimator=HistGradientBoostingRegressor()), 'partition': 'auto'}
+    """
+    return {"estimator": ResidualQuantiles(estimator), "partition": "auto"}
+
+
+def make_parts(setting: Setting, estimator: Any, X: pd.DataFrame) -> dict[str, Any]:
+    """Give the quantile model and the partition that options ask for, as parameters of `ICQR`."""
+    if setting.recommended:
+        return recommended(estimator)
+    return {"estimator": estimator, "partition": make_partition(setting, X)}
 
 
 def need_report(path: str | None) -> None:

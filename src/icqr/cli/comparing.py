@@ -1,9 +1,10 @@
-"""icqr compare: Naive, QR, CQR and ICQR on one fitted quantile model, side by side."""
+"""icqr compare: Naive, QR, CQR and ICQR on one fitted quantile model, and the recommended setting of ICQR."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import pandas as pd
@@ -12,19 +13,21 @@ from sklearn.model_selection import train_test_split
 from icqr.auditing import compare
 from icqr.auditing.findings import as_json, promise
 from icqr.calibration import quantile_levels
-from icqr.cli.building import check_gaps, make_model, make_partition, need_report, version_of
+from icqr.cli.building import check_gaps, make_model, make_partition, need_report, recommended, version_of
 from icqr.cli.console import progress, say, say_all, say_json, say_table
 from icqr.cli.data import read_rows
 from icqr.cli.options import Setting, Source
 from icqr.families import Levels
 from icqr.features import FloatArray
+from icqr.intervals import IntervalRegressor
 from icqr.libraries import seeded
 from icqr.quantiles import QuantileModel
 from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.reporting import report, summarize
-from icqr.reporting.tables import Cell, Column, Row, Table, number, share, span, tables_of, text, verdict
+from icqr.reporting.cells import Cell, Column, Row, Table, number, share, span, text, verdict
+from icqr.reporting.tables import OTHER_GROUPS, tables_of
 
-_METHODS = ("Naive", "QR", "CQR", "ICQR")
+RECOMMENDED = "Recommended ICQR"
 _MOST_GROUPS = 15
 _SHORT_IN = "Short in: regions that are shown to cover less than promised, of those looked at."
 
@@ -82,47 +85,63 @@ def compare_methods(source: Source, setting: Setting, report_path: str | None, j
     """Do what `icqr compare` says."""
     estimator = seeded(make_model(setting.model), setting.seed)
     need_report(report_path)
-    with progress(5) as begin:
+    with progress(6) as begin:
         begin("Reading the data")
         described, X, y = read_rows(source)
         partition = make_partition(setting, X)
         check_gaps(setting.model, estimator, X)
         split = Split.of(X, y, setting.seed)
-        begin(f"Fitting the quantile model ({setting.model})", own_bar=setting.model == "network")
+        own_bar = setting.model == "network"
+        begin(f"Fitting the quantile model ({setting.model})", own_bar)
+        start = perf_counter()
         bounds = QuantileModel(estimator, n_jobs=setting.jobs)
         bounds.fit(split.X[0], split.y[0], quantile_levels(setting.coverage, "both"))
+        shared = perf_counter() - start
         begin("Finding groups and calibrating")
-        methods = _fitted(SharedBounds(bounds), split, setting, partition)
-        begin("Checking the four methods")
+        methods = _methods(setting, SharedBounds(bounds), partition)
+        seconds = {name: shared + _fit(method, split) for name, method in methods.items()}
+        begin(f"Fitting the recommended setting ({setting.model})", own_bar)
+        methods[RECOMMENDED] = ICQR(**_common(setting), **recommended(estimator))
+        seconds[RECOMMENDED] = _fit(methods[RECOMMENDED], split)
+        begin("Checking the five methods")
         X_test, y_test = split.X[2], split.y[2]
-        found = compare(methods, X_test, y_test, random_state=setting.seed)  # groups are those of ICQR
+        found = compare(methods, X_test, y_test, random_state=setting.seed)
         begin("Putting the results together")
-        about = _about(described, split, setting)
-        summary = summarize(found, X_test, y_test, methods=methods, about=about)
+        told: dict[str, Any] = {"methods": methods, "about": _about(described, split, setting), "seconds": seconds}
+        summary = summarize(found, X_test, y_test, **told)
         if report_path is not None:
-            report(found, report_path, X_test, y_test, methods=methods, about=about)
+            report(found, report_path, X_test, y_test, **told)
     if json:
         say_json(as_json(summary))
     else:
         _say(summary, found.findings, report_path)
 
 
-def _fitted(bounds: SharedBounds, split: Split, setting: Setting, partition: Any) -> dict[str, Any]:
-    """Fit what comes after the quantile model: all four methods have the same one."""
+def _common(setting: Setting) -> dict[str, Any]:
+    return {"coverage": setting.coverage, "random_state": setting.seed, "n_jobs": setting.jobs}
+
+
+def _methods(setting: Setting, bounds: SharedBounds, partition: Any) -> dict[str, IntervalRegressor]:
+    """Give the four methods, which have the same quantile model."""
+    common = {"estimator": bounds, **_common(setting)}
+    icqr = ICQR(**common, partition=partition)
+    return {"Naive": Naive(**common), "QR": QR(**common), "CQR": CQR(**common), "ICQR": icqr}
+
+
+def _fit(method: IntervalRegressor, split: Split) -> float:
+    """Fit and calibrate a method, and give the seconds that it took."""
     (X, X_cal, _), (y, y_cal, _) = split.X, split.y
-    common: dict[str, Any] = {
-        "estimator": bounds,
-        "coverage": setting.coverage,
-        "random_state": setting.seed,
-        "n_jobs": setting.jobs,
-    }
-    calibrated = [Naive(**common), CQR(**common), ICQR(**common, partition=partition)]
-    naive, cqr, icqr = (one.fit(X, y, X_calibration=X_cal, y_calibration=y_cal) for one in calibrated)
-    return {"Naive": naive, "QR": QR(**common).fit(X, y), "CQR": cqr, "ICQR": icqr}
+    held_out = {} if isinstance(method, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
+    start = perf_counter()
+    method.fit(X, y, **held_out)
+    return perf_counter() - start
 
 
 def _about(described: str, split: Split, setting: Setting) -> dict[str, Any]:
-    shared = "fitted once on the training rows; QR, CQR and ICQR use its bounds, Naive its median"
+    shared = (
+        "fitted once on the training rows; QR, CQR and ICQR use its bounds, Naive its median, and "
+        f"{RECOMMENDED} fits its own on the same rows"
+    )
     return {
         "data": described,
         "split": str(split),
@@ -137,7 +156,10 @@ def _say(summary: dict[str, Any], findings: Sequence[str], report_path: str | No
     say()
     say(summary["verdict"]["sentence"], "bold")
     say()
-    say_table(_methods(summary))
+    say_table(_numbers(summary))
+    for one in [*summary["remarks"], _cost(summary["seconds"])]:
+        say(one)
+    say()
     if "groups" in summary:
         say_table(_groups(summary))
     say("Findings", "bold")
@@ -147,7 +169,19 @@ def _say(summary: dict[str, Any], findings: Sequence[str], report_path: str | No
         say(f"Report: {report_path} (open it in a browser)")
 
 
-def _methods(summary: dict[str, Any]) -> Table:
+def _cost(seconds: dict[str, float]) -> str:
+    """Say how long the methods took to fit.
+
+    Examples
+    --------
+    >>> _cost({"CQR": 0.51, "ICQR": 0.77, RECOMMENDED: 3.0})
+    'Seconds to fit: CQR 0.5, ICQR 0.8 (the model that these share is counted in each), Recommended ICQR 3.0.'
+    """
+    *sharing, own = (f"{name} {value:,.1f}" for name, value in seconds.items())
+    return f"Seconds to fit: {', '.join(sharing)} (the model that these share is counted in each), {own}."
+
+
+def _numbers(summary: dict[str, Any]) -> Table:
     """Give the main numbers of each method, as many as a terminal has room for; the report has more."""
     columns = [Column("Method", numeric=False), Column("On average", numeric=False), Column("Covered")]
     columns += [Column("95 % interval"), Column("Short in"), Column("Mean width"), Column("Interval score")]
@@ -172,21 +206,23 @@ def _methods(summary: dict[str, Any]) -> Table:
 
 
 def _groups(summary: dict[str, Any]) -> Table:
-    """Give what each method covers in the groups of ICQR, with the groups' rules."""
+    """Give what each method covers in the groups of the one shown in detail, with the groups' rules."""
     rules = {row.group: row.cells[1] for row in tables_of(summary)["groups"].rows}
     entries = [one for one in summary["coverage_by_group"] if one["kind"] == "model group"]
-    columns = [Column("Group"), Column("Rows"), *map(Column, _METHODS), Column("Rule", numeric=False)]
+    names = [one["method"] for one in summary["methods"]]
+    columns = [Column("Group"), Column("Rows"), *map(Column, names), Column("Rule", numeric=False)]
     rows = [
         Row(
             [
                 Cell(str(one["group"])),
                 number(one["n"]),
-                *(share(one["methods"][name]["coverage"]) for name in _METHODS),
+                *(share(one["methods"][name]["coverage"]) for name in names),
                 rules.get(one["group"], text(one["name"])),
             ]
         )
         for one in entries[:_MOST_GROUPS]
     ]
     rest = len(entries) - _MOST_GROUPS
-    left_out = f"{rest} more groups are in the report." if rest > 0 else ""
-    return Table("groups", "What each method covers in the groups of ICQR", columns, rows, left_out)
+    left_out = f" {rest} more groups are in the report." if rest > 0 else ""
+    caption = f"What each method covers in the groups of {summary['in_detail']}"
+    return Table("groups", caption, columns, rows, OTHER_GROUPS + left_out)

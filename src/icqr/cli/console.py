@@ -18,8 +18,8 @@ from rich.text import Text
 from icqr.cli.wording import printable
 
 if TYPE_CHECKING:
-    from icqr.reporting.tables import Cell
-    from icqr.reporting.tables import Table as Content
+    from icqr.reporting.cells import Cell
+    from icqr.reporting.cells import Table as Content
 
 #: Width of tables where there is no terminal.
 _WIDTH = 120

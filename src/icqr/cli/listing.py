@@ -9,7 +9,7 @@ from icqr.auditing import plan
 from icqr.auditing.findings import as_json
 from icqr.cli.console import say, say_json, say_table
 from icqr.datasets import list_datasets
-from icqr.reporting.tables import Column, Row, Table, number, share, span, text
+from icqr.reporting.cells import Column, Row, Table, number, share, span, text
 
 
 def say_plan(

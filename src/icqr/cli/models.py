@@ -9,7 +9,7 @@ import pandas as pd
 
 from icqr.artifact import load, save
 from icqr.auditing.findings import as_json, promise
-from icqr.cli.building import check_gaps, make_model, make_partition
+from icqr.cli.building import check_gaps, make_model, make_parts
 from icqr.cli.console import note, progress, say, say_json, say_table
 from icqr.cli.data import check_column, check_numbers, read_data, read_rows
 from icqr.cli.options import Setting, Source, Wanted
@@ -19,6 +19,7 @@ from icqr.cli.writing import ENDINGS, check_destination, write_table
 from icqr.intervals import IntervalRegressor
 from icqr.regressors import ICQR
 from icqr.reporting import summarize
+from icqr.reporting.choices import two_stages
 from icqr.reporting.tables import tables_of
 
 MODEL_ENDINGS = (".icqr",)
@@ -33,12 +34,10 @@ def fit_model(source: Source, setting: Setting, out: str) -> None:
     with progress(3) as begin:
         begin("Reading the data")
         described, X, y = read_rows(source)
-        partition = make_partition(setting, X)
+        parts = make_parts(setting, estimator, X)
         check_gaps(setting.model, estimator, X)
         begin(f"Fitting and calibrating ({setting.model})", own_bar=setting.model == "network")
-        model = ICQR(
-            estimator, setting.coverage, partition=partition, random_state=setting.seed, n_jobs=setting.jobs
-        ).fit(X, y)
+        model = ICQR(coverage=setting.coverage, **parts, random_state=setting.seed, n_jobs=setting.jobs).fit(X, y)
         begin("Writing the model")
         save(model, out)
     say_fitted(described, model, out)
@@ -128,8 +127,14 @@ def inspect_model(model_file: str, json: bool) -> None:
 
 def _categories(model: IntervalRegressor) -> dict[Any, Any]:
     """Give the categories of the columns that were text in training; of a model with its own pipeline, nothing."""
-    features = model.model_.encoder_.features
-    return {} if features is None else dict(features.categories)
+    residual = two_stages(model)
+    models = [model.model_] if residual is None else residual.medians_  # a fold may lack a category
+    found: dict[Any, Any] = {}
+    for one in models:
+        features = one.encoder_.features
+        for name, known in {} if features is None else features.categories.items():
+            found[name] = list(dict.fromkeys([*found.get(name, []), *known]))
+    return found
 
 
 def text_columns(model: IntervalRegressor) -> list[str]:
@@ -174,6 +179,8 @@ def say_model(model: IntervalRegressor, summary: dict[str, Any]) -> None:
     say(f"What is promised: {about['guarantee']}")
     if "exception" in about:
         say(about["exception"])
+    for one in summary.get("selection", []):
+        say(f"Choice of groups: {one['sentence']}")
     say()
     if "groups" in summary:
         say_table(tables_of(summary)["groups"], _GROUP_COLUMNS)

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from icqr.artifact import load, save
-from icqr.cli.building import make_model, make_partition, need_report
+from icqr.cli.building import make_model, make_parts, need_report
 from icqr.cli.checking import OPTIONS, interval_columns, judged, say_audit
 from icqr.cli.console import block_progress, note, say
 from icqr.cli.data import check_column
@@ -51,17 +51,19 @@ def fit_on_dask(source: Source, setting: Setting, out: str, scheduler: str | Non
             raise ValueError(f"--target must be given: the column to predict, one of {columns}")
         frame, n_rows = check_block_numbers(table, [source.target], ["--target"], source.drop_missing)
         features = [name for name in table.example.columns if name != source.target]
-        partition = make_partition(setting, table.example[features])
-        if n_rows > SAMPLE_ROWS and dask_twin_name(estimator) is None:
+        parts = make_parts(setting, estimator, table.example[features])
+        if n_rows > SAMPLE_ROWS and dask_twin_name(parts["estimator"]) is None:
+            what = "--recommended" if setting.recommended else f"--model {setting.model}"
+            others = "without it, --model lightgbm" if setting.recommended else "--model lightgbm"
             table.notes.append(
-                f"--model {setting.model} is fitted on a random sample of {SAMPLE_ROWS:,} rows; --model lightgbm and "
-                "--model xgboost train on all"
+                f"{what} is fitted on a random sample of {SAMPLE_ROWS:,} rows; {others} and --model xgboost train on "
+                "all"
             )
         for text in table.notes:
             note(text)
-        model = ICQR(
-            dask_twin(estimator), setting.coverage, partition=partition, random_state=setting.seed, n_jobs=setting.jobs
-        ).fit(frame[features], frame[source.target])
+        parts["estimator"] = dask_twin(parts["estimator"])
+        model = ICQR(coverage=setting.coverage, **parts, random_state=setting.seed, n_jobs=setting.jobs)
+        model.fit(frame[features], frame[source.target])
         local = model.to_local()
         save(local, out)
     described = f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {source.target!r})"

@@ -55,8 +55,14 @@ class Setting:
     partition: str | None
     seed: int
     jobs: int | None
+    recommended: bool = False
 
     def __post_init__(self) -> None:
+        if self.recommended and (self.groups is not None or self.partition is not None):
+            given = "--partition" if self.groups is None else "--groups"
+            raise typer.BadParameter(
+                f"--recommended and {given} can't both be given: the recommended setting chooses the groups"
+            )
         if self.groups is not None and self.partition is not None:
             raise typer.BadParameter(
                 "--groups and --partition can't both be given: groups of your own are the partition"
@@ -167,6 +173,14 @@ Groups = Annotated[
 Partition = Annotated[
     str | None,
     _choice("--partition", PARTITIONS, "Clusters of similar rows (the default), or one group as in CQR", False),
+]
+Recommended = Annotated[
+    bool,
+    typer.Option(
+        "--recommended",
+        help="The recommended setting: bounds in two stages, groups chosen from the training rows. Takes several times "
+        "as long.",
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of everything random.")]
 Jobs = Annotated[

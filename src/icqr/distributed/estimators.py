@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial, reduce
 from typing import Any, Self
 
@@ -18,9 +18,9 @@ from icqr.distributed.cluster import reduced
 from icqr.distributed.predicting import lazy_explanations, lazy_intervals, lazy_points
 from icqr.distributed.training import dask_twin_name, is_dask_estimator, local_twin, train_on_cluster
 from icqr.intervals import Coverages, IntervalRegressor, Seeds, is_list
-from icqr.libraries import class_names
+from icqr.libraries import class_names, core_of
 from icqr.partition import GroupPartition
-from icqr.quantiles import is_prefit
+from icqr.quantiles import ResidualQuantiles, is_prefit
 from icqr.rows import Rows
 from icqr.scored import COVERAGES, MOST_SCORES, reduced_to
 
@@ -173,10 +173,9 @@ class OnDask(IntervalRegressor):
             local.calibration_ = reduced_to(local.calibration_, coverages)
             local.novelty_ = local.novelty_ if with_novelty else None
         # Dask's workers set OMP_NUM_THREADS=1. LightGBM alone takes all cores unless its own parameter says otherwise.
-        fitted = getattr(local.model_, "models_", None) or [local.model_.model_]
-        if any("lightgbm.LGBMModel" in class_names(model) for model in fitted):
+        if any(_light(local.model_)):
             local.model_ = copy.deepcopy(local.model_)
-            for model in getattr(local.model_, "models_", None) or [local.model_.model_]:
+            for model in _light(local.model_):
                 model.set_params(n_jobs=1)
         return local
 
@@ -282,6 +281,16 @@ class ICQR(OnDask, regressors.ICQR):
     >>> intervals.compute(scheduler="synchronous").shape
     (500, 2)
     """
+
+
+def _light(model: Any) -> Iterator[Any]:
+    """Give the fitted LightGBM models inside a quantile or point model."""
+    for fitted in getattr(model, "models_", None) or [model.model_]:
+        if isinstance(fitted, ResidualQuantiles):
+            for stage in (*fitted.medians_, *fitted.residuals_):
+                yield from _light(stage)
+        elif "lightgbm.LGBMModel" in class_names(core_of(fitted)[1]):
+            yield core_of(fitted)[1]
 
 
 def on_dask(model: IntervalRegressor) -> OnDask:

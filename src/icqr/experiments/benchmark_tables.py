@@ -189,11 +189,10 @@ def _verdicts(found: pd.DataFrame) -> dict[str, int]:
 
 
 def _promise(found: pd.DataFrame) -> dict[str, float]:
-    """Give the mean over data sets of coverage minus promise, and that in standard errors."""
-    if not len(found):
-        return {}
-    difference = float(found["difference"].mean())
-    error = float(np.linalg.norm(found["standard_error"])) / len(found)
+    """Give the mean over data sets of coverage minus promise, and that in standard errors; one seed has no error."""
+    found = found[found["standard_error"].notna()] if len(found) else found
+    difference = float(found["difference"].mean()) if len(found) else np.nan
+    error = float(np.linalg.norm(found["standard_error"])) / len(found) if len(found) else 0.0
     return {"coverage_minus_promise": difference, "in_errors": difference / error if error > 0 else np.nan}
 
 

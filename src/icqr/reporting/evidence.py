@@ -50,10 +50,9 @@ class Evidence:
 
     @property
     def main(self) -> str:
-        """The method that is shown in detail: the model with most groups, or the first."""
-        if self.models:
-            return max(self.models, key=lambda name: self.models[name].n_groups_)
-        return next(iter(self.audits))
+        """The method that is shown in detail: the first model with several groups, or else the first method."""
+        grouped = (name for name, model in self.models.items() if model.n_groups_ > 1)
+        return next(grouped, next(iter(self.models or self.audits)))
 
     @property
     def model(self) -> IntervalRegressor | None:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from icqr.auditing.findings import percent, promise
+from icqr.auditing.findings import listed, percent, promise
 from icqr.features import as_table
 from icqr.intervals import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
 from icqr.libraries import core_of
+from icqr.reporting.choices import chosen_words, two_stages
 from icqr.reporting.evidence import Evidence
 
 GUARANTEES = {
@@ -66,13 +67,14 @@ def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "method": name,
         "model": repr(model._inner()),
+        "bounds": _bounds(model),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
         "calibration rows": int(model.calibration_.sizes.sum()) or None,
         "groups": model.n_groups_,
         "seed": repr(model.random_state),
         "rows with crossed quantiles": _crossed(model),
-        "guarantee": GUARANTEES.get(certificate.guarantee, certificate.guarantee),
+        "guarantee": _guarantee(model, certificate.guarantee),
     }
     if certificate.unpromised and certificate.guarantee != NOT_CALIBRATED:
         found["exception"] = (
@@ -82,6 +84,41 @@ def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
+def _bounds(model: IntervalRegressor) -> str | None:
+    residual = two_stages(model)
+    if residual is None:
+        return None
+    return (
+        "in two stages: models of the median, then models of the quantiles of what it leaves, each fitted without one "
+        f"of {len(residual.medians_)} folds of the training rows, and the mean of what they predict"
+    )
+
+
+def _guarantee(model: IntervalRegressor, kind: str) -> str:
+    """Say what is promised; if all rows are one group, that is for all rows together."""
+    return GUARANTEES.get(MARGINAL if kind == GROUPWISE and model.n_groups_ == 1 else kind, kind)
+
+
+def remarks(models: Mapping[str, IntervalRegressor]) -> list[str]:
+    """Say which methods have bounds or groups that come about in a way of their own, and what these promise."""
+    said = []
+    for name, model in models.items():
+        ways = []
+        if two_stages(model) is not None:
+            ways.append("fits a quantile model of its own in two stages (ResidualQuantiles)")
+        if hasattr(model, "selection_"):
+            ways.append(f'chooses its groups from training rows (partition="auto"), here {chosen_words(model)}')
+        if ways:
+            said.append(f"{name} {listed(ways)}{_promised_where(model)}.")
+    return said
+
+
+def _promised_where(model: IntervalRegressor) -> str:
+    if model.certificate().guarantee != GROUPWISE:
+        return ""
+    return f": coverage is promised {'in each group' if model.n_groups_ > 1 else 'over all rows together'}"
+
+
 def _crossed(model: IntervalRegressor) -> str | None:
     names = {"train": "training", "calibration": "calibration"}
     return ", ".join(f"{n:,} in {names[where]}" for where, n in model.n_crossed_.items() if n) or None
@@ -89,12 +126,18 @@ def _crossed(model: IntervalRegressor) -> str | None:
 
 def _versions(models: Any) -> dict[str, str]:
     found = {"python": platform.python_version()}
-    own = [type(core_of(model._inner())[1]).__module__.partition(".")[0] for model in models]
+    own = [type(_core(model)).__module__.partition(".")[0] for model in models]
     for name in dict.fromkeys([*CORE, *own]):
         version = _version(name)
         if version is not None:
             found[name] = version
     return found
+
+
+def _core(model: IntervalRegressor) -> Any:
+    """Give what was fitted: a model of another library, or of the user's own."""
+    residual = two_stages(model)
+    return core_of(model._inner() if residual is None else residual.medians_[0].models_[0])[1]
 
 
 def _version(package: str) -> str | None:

@@ -20,7 +20,7 @@ from icqr.reporting.summary import summary_of
 from icqr.reporting.tables import tables_of
 from icqr.reporting.verdict import STATUS_WORDS
 
-#: So many sentences are shown at once, of one method and of each of several; the others on demand.
+#: So many sentences are shown at once, of one method or a comparison and of each of several; the others on demand.
 MOST_SENTENCES, MOST_OF_EACH = 8, 3
 #: What JSON may hold and a web page would read as markup, or an old browser as the end of a line.
 _NOT_IN_A_PAGE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -35,14 +35,16 @@ def report(
     methods: Any = None,
     title: str | None = None,
     about: Mapping[str, Any] | None = None,
+    seconds: Mapping[str, float] | None = None,
     json_path: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write a report that anyone can open: one HTML file, which loads nothing from elsewhere.
 
     It begins with the verdict in one sentence and the table of methods; then come coverage by group, the worst regions
-    in words, the groups with their rules and offsets, importance, the choice of k, widths, and how all of it was
-    computed. Parts for which nothing was given are left out. The file is written under another name and renamed at the
-    end, so that an error leaves an older report as it was.
+    in words, the groups with their rules and offsets, how they were chosen, importance, the choice of k, widths, and
+    how all of it was computed. Parts for which nothing was given are left out. Of several models the first with more
+    than one group is shown in detail. The file is written under another name and renamed at the end, so that an error
+    leaves an older report as it was.
 
     Parameters
     ----------
@@ -60,6 +62,8 @@ def report(
         By default made from the name of y.
     about : dict, optional
         What else should be said about how it was computed, for example ``{"file": "bike.csv"}``.
+    seconds : dict, optional
+        How long each method took to fit, by name, for the table of methods.
     json_path : path, optional
         Where to write the same content as JSON, see :func:`~icqr.reporting.summarize`; infinity is "Infinity".
 
@@ -81,7 +85,7 @@ def report(
     beside = None if json_path is None else _checked_path("json_path", json_path)
     _need("jinja2")
     evidence = gather(subject, X, y, methods)
-    summary = summary_of(evidence, title, about)
+    summary = summary_of(evidence, title, about, seconds)
     page = page_of(evidence, summary)
     if beside is not None:
         _write(beside, as_json(summary))
@@ -102,7 +106,8 @@ def page_of(evidence: Evidence, summary: dict[str, Any]) -> str:
             tables=tables_of(summary),
             pictures={name: one._replace(svg=markup(one.svg)) for name, one in pictures.items()},
             main=evidence.main,
-            most_sentences=MOST_SENTENCES if len(evidence.audits) < 2 else MOST_OF_EACH,
+            most_sentences=MOST_SENTENCES,
+            most_of_each=MOST_SENTENCES if len(evidence.audits) < 2 else MOST_OF_EACH,
             style=markup(style),
             script=markup(script),
             script_hash=_hash(script),

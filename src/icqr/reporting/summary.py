@@ -10,12 +10,13 @@ from typing import Any
 import pandas as pd
 
 from icqr.auditing.audits import Audit
-from icqr.auditing.findings import percent, plain, promise, records
+from icqr.auditing.findings import plain, records
 from icqr.auditing.verdicts import HOLDS, OVER, UNDER
 from icqr.intervals import IntervalRegressor
 from icqr.metrics import coverage_by_group
+from icqr.reporting.choices import choice_of_k, importance_sentence, selections
 from icqr.reporting.evidence import Evidence, gather
-from icqr.reporting.origins import how_computed
+from icqr.reporting.origins import how_computed, remarks
 from icqr.reporting.verdict import verdict_of
 
 #: Version of the dict's form.
@@ -32,12 +33,13 @@ def summarize(
     methods: Any = None,
     title: str | None = None,
     about: Mapping[str, Any] | None = None,
+    seconds: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Give what a report says as a dict of plain values; NaN is None, and parts that can't be made are left out.
 
     Parameters
     ----------
-    subject, X, y, methods, title, about
+    subject, X, y, methods, title, about, seconds
         As in :func:`icqr.reporting.report`.
 
     Returns
@@ -45,8 +47,10 @@ def summarize(
     dict
         Always: `format`, `title`, `made`, `promised`, `verdict` (`sentence`, `status`), `in_detail` (the method that
         groups, importance and pictures are of), `computed`. Of checked rows: `methods` (the main
-        numbers of each), `findings`, `audits`, `widths`; of several methods `differences`; of groups
-        `coverage_by_group`; of a model `groups`, `importance`, `choice_of_k`.
+        numbers of each), `findings`, `audits`, `widths`; of several methods `differences` and `remarks` (sentences on
+        methods that are fitted in a way of their own); of groups `coverage_by_group`; of a model `groups`,
+        `importance` and `importance_sentence`, `choice_of_k`; of each model that chose its partition, `selection`.
+        `seconds`, if given.
 
     Examples
     --------
@@ -55,10 +59,15 @@ def summarize(
     >>> found["verdict"]["status"], found["methods"][0]["coverage"]
     ('unknown', 0.6666666666666666)
     """
-    return summary_of(gather(subject, X, y, methods), title, about)
+    return summary_of(gather(subject, X, y, methods), title, about, seconds)
 
 
-def summary_of(evidence: Evidence, title: str | None, about: Mapping[str, Any] | None) -> dict[str, Any]:
+def summary_of(
+    evidence: Evidence,
+    title: str | None,
+    about: Mapping[str, Any] | None,
+    seconds: Mapping[str, float] | None,
+) -> dict[str, Any]:
     """Give the dict of :func:`summarize`."""
     target = f" for {evidence.y_name}" if evidence.y_name else ""
     parts: dict[str, Any] = {
@@ -70,10 +79,19 @@ def summary_of(evidence: Evidence, title: str | None, about: Mapping[str, Any] |
         "in_detail": evidence.main,
         **_of_audits(evidence),
         **_of_model(evidence.model),
+        "selection": selections(evidence.models),
+        "seconds": None if seconds is None else _checked_seconds(seconds, evidence),
         "computed": how_computed(evidence, about or {}),
     }
     found: dict[str, Any] = plain({key: value for key, value in parts.items() if value is not None})
     return found
+
+
+def _checked_seconds(seconds: Mapping[str, float], evidence: Evidence) -> dict[str, float]:
+    names = list(evidence.audits or evidence.models)
+    if set(map(str, seconds)) != set(names):
+        raise ValueError(f"seconds must be a dict with a number for each method, {names}, got {list(seconds)}")
+    return {str(name): float(value) for name, value in seconds.items()}
 
 
 # -- What was checked ------------------------------------------------------------------------------------
@@ -87,6 +105,7 @@ def _of_audits(evidence: Evidence) -> dict[str, Any]:
     return {
         "methods": [_method(name, one, groups) for name, one in audits.items()],
         "differences": comparison.differences if comparison and len(comparison.differences) else None,
+        "remarks": (remarks(evidence.models) or None) if len(audits) > 1 else None,
         "findings": _findings(evidence),
         "coverage_by_group": groups or None,
         "widths": [_widths(name, one.numbers) for name, one in audits.items()],
@@ -213,35 +232,10 @@ def _of_model(model: IntervalRegressor | None) -> dict[str, Any]:
     return {
         "groups": _groups(model),
         "importance": getattr(model, "importances_", None),
-        "choice_of_k": _choice_of_k(model.partition_),
+        "importance_sentence": importance_sentence(model),
+        "choice_of_k": choice_of_k(model),
     }
 
 
 def _groups(model: IntervalRegressor) -> pd.DataFrame | None:
     return model.groups_ if model.n_groups_ > 1 else None
-
-
-def _choice_of_k(partition: Any) -> dict[str, Any] | None:
-    path = getattr(partition, "path_", None)
-    if path is None:
-        return None
-    k, merged = int(partition.k_), int(partition.n_groups_)
-    explained = float(path.loc[path["k"] == k, "explained_variance"].iloc[0])
-    chosen = {"k": k, "n_groups": merged, "chosen_by": partition.choose, "explained_variance": explained, "path": path}
-    return {**chosen, "sentence": _choice_sentence(partition, k, merged, explained)}
-
-
-def _choice_sentence(partition: Any, k: int, merged: int, explained: float) -> str:
-    clusters = "1 cluster" if k == 1 else f"{k} clusters"
-    why = {
-        "explained_variance": f"the smallest number that explains more than {promise(partition.explained_variance)}",
-        "silhouette": "the number with the largest silhouette",
-        "elbow": "where the curve bends most",
-    }.get(str(partition.choose), "the number that was asked for")
-    if partition.choose == "explained_variance" and explained <= partition.explained_variance:
-        why = f"the largest number allowed; {promise(partition.explained_variance)} was asked for"
-    said = f"{clusters} explain{'s' * (k == 1)} {percent(explained)} of the weighted variance: {why}."
-    if merged == k:
-        return said
-    groups = "1 group" if merged == 1 else f"{merged} groups"
-    return f"{said} Clusters with too few rows to be calibrated were merged, which leaves {groups}."

@@ -1,15 +1,13 @@
-"""The report's tables: from the summary's numbers to cells with a text to read and a value to sort by."""
+"""The report's tables, from the summary's numbers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from icqr.auditing.findings import promise, shown
-from icqr.auditing.verdicts import HOLDS, OVER, UNDER, UNKNOWN
+from icqr.auditing.findings import promise
 from icqr.calibration import INFINITE, POOLED, REFUSED
+from icqr.reporting.cells import Cell, Column, Row, Table, aligned, number, share, span, text, verdict
 
 #: So many columns have a row of their own in the table of importances.
 MOST_COLUMNS = 20
@@ -19,120 +17,13 @@ MEASURES = {
     "interval_score": "interval score",
     "excess_risk_l1": "excess risk",
 }
+SELECTION_RULE = (
+    "Of the partitions whose loss is above the lowest by no more than its standard error, the one with the most groups "
+    "is taken, as coverage is promised in each group; K-means clusters only where no other is as good."
+)
+OTHER_GROUPS = "Methods with other groups, or with none, promise nothing for these."
 #: Tables that are made from a part of the summary with another name.
 PARTS = {"measures": "methods"}
-_SIGNS = {UNDER: "▼", OVER: "▲", HOLDS: "✓", UNKNOWN: "?"}
-
-
-class Cell(NamedTuple):
-    """A cell: what is read, what it is sorted by (None: last), and a word for its look."""
-
-    text: str
-    value: float | str | None = None
-    look: str = ""
-    sign: str = ""
-
-
-class Column(NamedTuple):
-    """A column's head: a label, whether it holds numbers, and what it means."""
-
-    label: str
-    numeric: bool = True
-    help: str = ""
-
-
-class Row(NamedTuple):
-    """Cells, the first of which names the row; and the number of the group that it is about."""
-
-    cells: Sequence[Cell]
-    group: int | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table with a caption."""
-
-    name: str
-    caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-    note: str = ""
-
-
-# -- Cells -----------------------------------------------------------------------------------------------
-
-
-def text(value: Any) -> Cell:
-    """Give a cell of words."""
-    return Cell("–" if value is None else str(value), None if value is None else str(value))
-
-
-def number(value: Any) -> Cell:
-    """Give a cell with a number, to four significant digits.
-
-    Examples
-    --------
-    >>> number(1234.5).text, number(None).text, number(float("inf")).text
-    ('1,234', '–', '∞')
-    """
-    return Cell(shown(value).replace("-", "−"), None if value is None else float(value))
-
-
-def aligned(values: Iterable[Any]) -> list[Cell]:
-    """Give a column's numbers with the same number of decimals: four digits of the largest, two of the middle one.
-
-    Examples
-    --------
-    >>> [cell.text for cell in aligned([206.81, 195.0, None, 3.14159])]
-    ['206.8', '195.0', '–', '3.1']
-    """
-    given = [None if value is None else float(value) for value in values]
-    sizes = sorted(abs(value) for value in given if value and math.isfinite(value))
-    if not sizes or not 1e-4 < sizes[-1] < 1e15:
-        return [number(value) for value in given]
-    digits = max(_decimals(sizes[-1], 4), _decimals(sizes[len(sizes) // 2], 2))
-    return [number(value) if value is None or math.isinf(value) else _rounded(value, digits) for value in given]
-
-
-def _decimals(size: float, digits: int) -> int:
-    """Give how many decimals show so many digits of a number."""
-    return min(max(digits - 1 - math.floor(math.log10(size)), 0), 6)
-
-
-def _rounded(value: float, decimals: int) -> Cell:
-    near = round(value, decimals) + 0.0  # −0 is 0
-    return Cell(f"{near:,.{decimals}f}".replace("-", "−"), value)
-
-
-def share(value: Any) -> Cell:
-    r"""Give a cell with a percentage.
-
-    Examples
-    --------
-    >>> share(0.90125).text
-    '90.1\xa0%'
-    """
-    return Cell("–") if value is None else Cell(f"{100 * value:.1f}\u00a0%".replace("-", "−"), float(value))
-
-
-def span(low: Any, high: Any) -> Cell:
-    r"""Give a cell with two percentages, sorted by the first.
-
-    Examples
-    --------
-    >>> span(0.881, 0.924).text
-    '88.1–92.4\xa0%'
-    """
-    return Cell("–") if low is None or high is None else Cell(f"{100 * low:.1f}–{100 * high:.1f}\u00a0%", float(low))
-
-
-def verdict(value: str) -> Cell:
-    """Give a cell with a verdict: a sign and the word, so that no colour is needed."""
-    look = {UNDER: "under", OVER: "over", HOLDS: "holds"}.get(value, "unknown")
-    return Cell("too few rows" if value == UNKNOWN else value, list(_SIGNS).index(value), look, _SIGNS[value])
-
-
-# -- Tables ----------------------------------------------------------------------------------------------
 
 
 def tables_of(summary: dict[str, Any]) -> dict[str, Table]:
@@ -150,6 +41,8 @@ def tables_of(summary: dict[str, Any]) -> dict[str, Table]:
     for place, (name, audit) in enumerate(summary.get("audits", {}).items()):
         found[f"regions-{place}"] = _regions(f"regions-{place}", name, audit)
         found[f"strata-{place}"] = _strata(f"strata-{place}", name, audit)
+    for place, one in enumerate(summary.get("selection", [])):
+        found[f"selection-{place}"] = _selection(f"selection-{place}", one["candidates"])
     return found
 
 
@@ -171,10 +64,12 @@ def _methods(summary: dict[str, Any]) -> Table:
         Column("Mean width", help="In units of the target; of two methods that hold, the narrower says more."),
         Column("Interval score", help="Width plus a penalty for misses (Winkler); less is better."),
         Column("Infinite", help="Number of infinite intervals."),
+        Column("Seconds to fit", help="To fit and calibrate; a model that methods share is counted in each of them."),
     ]
     entries = summary["methods"]
     some_infinite = any(one["n_infinite"] for one in entries)
     widths, scores = (aligned(one[key] for one in entries) for key in ("mean_width", "interval_score"))
+    seconds = aligned(summary.get("seconds", {}).get(one["method"]) for one in entries)
     rows = [
         [
             text(one["method"]),
@@ -186,12 +81,13 @@ def _methods(summary: dict[str, Any]) -> Table:
             width,
             score,
             number(int(one["n_infinite"])) if some_infinite else Cell("–"),
+            taken,
         ]
-        for one, width, score in zip(entries, widths, scores, strict=True)
+        for one, width, score, taken in zip(entries, widths, scores, seconds, strict=True)
     ]
     caption = f"{promise(summary['promised'])} promised, {int(entries[0]['n']):,} rows that no model has seen"
     kept, cells = _kept(columns, rows)
-    return Table("methods", caption, kept, [Row(row) for row in cells])
+    return Table("methods", caption, kept, [Row(row) for row in cells], " ".join(summary.get("remarks", [])))
 
 
 def _measures(summary: dict[str, Any]) -> Table:
@@ -250,20 +146,23 @@ def _coverage_by_group(summary: dict[str, Any]) -> Table:
     described = (_group_cells(one, methods, main, width) for one, width in zip(entries, widths, strict=True))
     kept, cells = _kept(columns, described)
     rows = [Row(row, one["group"]) for row, one in zip(cells, entries, strict=True)]
-    return Table("coverage_by_group", f"Coverage by group, {promise(summary['promised'])} promised", kept, rows)
+    caption = f"Coverage by group, {promise(summary['promised'])} promised"
+    own = several and any(one["kind"] == "model group" for one in entries)
+    note = f"Numbered groups are those of {main}. {OTHER_GROUPS}" if own else ""
+    return Table("coverage_by_group", caption, kept, rows, note)
 
 
 def _group_cells(one: dict[str, Any], methods: list[str], main: str, width: Cell) -> list[Cell]:
     by_method = [share(one["methods"][name]["coverage"]) if name in one["methods"] else Cell("–") for name in methods]
-    measured = one["methods"][main]
+    measured, unseen = one["methods"][main], Cell("–")  # where there is no room; the table of all regions has them
     return [
         Cell(one["name"], float(one["group"])),
         number(one["n"]),
         *by_method,
-        span(measured["coverage_lower"], measured["coverage_upper"]),
+        span(measured["coverage_lower"], measured["coverage_upper"]) if len(methods) < 5 else unseen,
         verdict(one["verdict"]),
-        width,
-        span(one["band_lower"], one["band_upper"]) if len(methods) == 1 else Cell("–"),  # there is no room
+        width if len(methods) < 5 else unseen,
+        span(one["band_lower"], one["band_upper"]) if len(methods) == 1 else unseen,
     ]
 
 
@@ -316,7 +215,28 @@ def _importance(summary: dict[str, Any]) -> Table:
     ]
     rest = entries[MOST_COLUMNS:]
     note = f"{len(rest)} other columns have {share(sum(one['share'] for one in rest)).text} of all." if rest else ""
-    return Table("importance", "Importance of columns: the weights behind the groups", columns, rows, note)
+    return Table("importance", "Importance of columns", columns, rows, note)
+
+
+def _selection(name: str, candidates: list[dict[str, Any]]) -> Table:
+    columns = [
+        Column("Partition", False, "Difficulty is the conformity score that is predicted for a row."),
+        Column("Groups"),
+        Column("Chosen", False),
+        Column("Loss", help="Mean pinball loss of the bounds, on rows that did not calibrate them; less is better."),
+        Column("Above the lowest", help="Its difference from the lowest loss."),
+        Column("Standard error", help="Of that difference."),
+    ]
+    measured = (aligned(one[key] for one in candidates) for key in ("loss", "difference", "standard_error"))
+    rows = [
+        Row([text(one["partition"]), number(one["groups"]), _chosen(one["chosen"]), *numbers])
+        for one, *numbers in zip(candidates, *measured, strict=True)
+    ]
+    return Table(name, "Partitions that were tried on the training rows", columns, rows, SELECTION_RULE)
+
+
+def _chosen(chosen: bool) -> Cell:
+    return Cell("chosen", 0, "holds", "✓") if chosen else Cell("–", 1)
 
 
 def _widths(summary: dict[str, Any]) -> Table:
