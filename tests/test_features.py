@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
+from icqr import features
 from icqr.features import MOST_ONE_HOT, Features, as_table, warn_about_text
 
 
@@ -276,3 +277,22 @@ def test_text_that_says_little_is_warned_about(values, message):
 @pytest.mark.parametrize("values", [range(200), ["Bern", "Genf"] * 100, np.arange(200).astype(object)])
 def test_numbers_and_categories_are_not_warned_about(values):
     warn_about_text(pd.DataFrame({"a": values}))
+
+
+def test_some_columns_of_a_large_table_are_those_of_a_small_one(monkeypatch):
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, np.nan, 2.5], "c": np.array([7, 8, 9], dtype=np.int8)})
+    columns = Features(frame).one_hot_columns(frame, np.array([0, 2]))
+    np.testing.assert_array_equal(columns, [[1, 7], [2, 8], [3, 9]])
+    monkeypatch.setattr(features, "MOST_COPIED", 0)
+    large = Features(frame).one_hot_columns(frame, np.array([0, 2]))
+    np.testing.assert_array_equal(large, columns)
+    large[:] = 0
+    assert frame["a"].tolist() == [1, 2, 3], "an array of its own"
+
+
+def test_a_column_that_is_not_asked_for_may_hold_anything():
+    train = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    new = pd.DataFrame({"a": [5.0, 6.0], "b": [np.inf, 1.0]})
+    assert Features(train).one_hot_columns(new, np.array([0])).tolist() == [[5.0], [6.0]]
+    with pytest.raises(ValueError, match="'b' is infinite in row 0"):
+        Features(train).one_hot_columns(new, np.array([1]))

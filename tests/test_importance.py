@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from threadpoolctl import threadpool_limits
 
 from icqr import ICQR, PermutationImportance, datasets, prefit
-from icqr.importance import leak_alarm, median_absolute_error
+from icqr.importance import deal_rows, leak_alarm, median_absolute_error
 from icqr.metrics import pinball_loss
 from icqr.partition import KMeansPartition
 from icqr.quantiles import QuantileModel
@@ -211,15 +211,42 @@ def test_at_most_max_rows_are_used() -> None:
         sizes.add(len(X))
         return linear(X)
 
-    few = PermutationImportance(max_rows=150).compute(Model(median), X, y, random_state=0)
-    assert sizes == {150, 5 * 150}  # as they are; the five repeats of a column at once
+    few = PermutationImportance(max_rows=30).compute(Model(median), X, y, random_state=0)
+    assert sizes == {5 * 30}  # as they are; the five repeats of a column at once, each on rows of its own
     whole = PermutationImportance(max_rows=None).compute(Model(median), X, y, random_state=0)
-    assert sizes == {150, 5 * 150, 400, 5 * 400}
+    assert sizes == {5 * 30, 400, 5 * 400}
     assert few["share"].to_numpy() == pytest.approx(whole["share"].to_numpy(), abs=0.1)
-    frame = PermutationImportance(max_rows=150).compute(
+    frame = PermutationImportance(max_rows=30).compute(
         Model(lambda X: linear(X.to_numpy())), pd.DataFrame(X), y, random_state=0
     )
     assert frame["mean"].tolist() == few["mean"].tolist()
+
+
+@pytest.mark.parametrize(("n", "size", "rounds"), [(20, 4, [5]), (23, 4, [5]), (9, 4, [2, 2, 1]), (7, 7, [1] * 5)])
+def test_repeats_of_a_round_have_no_row_in_common(n: int, size: int, rounds: list[int]) -> None:
+    dealt = deal_rows(n, size, 5, np.random.default_rng(0))
+    assert [len(round_) for round_ in dealt] == rounds
+    for round_ in dealt:
+        assert len(set(np.concatenate(round_).tolist())) == len(round_) * size
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_each_repeat_compares_its_own_rows(replace: bool) -> None:
+    # The column is y itself: the rows of each error are known by their y, and a column's values stay within a repeat.
+    y, seen = np.arange(100.0), []
+
+    def error(y: Any, q: Any, levels: Any) -> float:
+        seen.append((set(y.tolist()), set(q[:, 1].tolist())))
+        return median_absolute_error(y, q, levels)
+
+    importance = PermutationImportance(error=error, replace=replace, max_rows=20)
+    importance.compute(Model(lambda X: X[:, 0]), y[:, None], y, random_state=0)
+    bases, permuted = seen[1:6], seen[6:]  # after that of all rows together
+    assert [rows for rows, _ in bases] == [rows for rows, _ in permuted]
+    assert set.union(*(rows for rows, _ in bases)) == set(y.tolist())
+    for rows, values in permuted:
+        assert len(rows) == 20
+        assert values < rows if replace else values == rows
 
 
 @pytest.mark.parametrize(

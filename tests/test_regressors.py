@@ -728,3 +728,27 @@ def test_predictions_in_blocks_are_the_same_to_the_bit(model: Any, monkeypatch: 
     blocks = model.predict(X), model.predict_interval(X), model.predict_interval(X, coverage=several)
     for one, other in zip(whole, blocks, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("method", CALIBRATED)
+@pytest.mark.parametrize("table", ["frame", "array"])
+def test_a_row_predicted_alone_follows_whatever_changes_the_model(method: Any, table: str) -> None:
+    X, y = draw(300, seed=0)
+    X = X if table == "frame" else X[["size", "age"]].to_numpy()
+    model = method(quick(), coverage=0.8, random_state=0).fit(X, y)
+
+    def check(fitted: Any) -> np.ndarray:
+        together = fitted.predict_interval(X)
+        np.testing.assert_array_equal(
+            np.concatenate([fitted.predict_interval(X[i : i + 1]) for i in range(9)]), together[:9]
+        )
+        return together
+
+    first = check(model)
+    assert (np.diff(check(model.set_params(coverage=0.6))) < np.diff(first)).any()
+    np.testing.assert_array_equal(check(pickle.loads(pickle.dumps(model.set_params(coverage=0.8)))), first)
+    assert (np.diff(check(model.calibrate(X, 10 * y))) > np.diff(first)).all()
+    np.testing.assert_array_equal(check(clone(model).fit(X, y)), first)
+    wider = np.column_stack([X, X]) if table == "array" else X.rename(columns=str.upper)
+    with pytest.raises(ValueError, match=r"features|feature names"):
+        model.predict_interval(wider[:1])

@@ -28,6 +28,7 @@ INFINITE = "certain (infinite interval)"
 REFUSED = "none (too few calibration rows)"
 
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+_OUTWARDS = np.array([-1.0, 1.0])  # the direction in which the lower and the upper bound move
 
 
 # -- The rank --------------------------------------------------------------------------------------------
@@ -153,6 +154,8 @@ def quantile_levels(coverage: float | Fraction, side: str) -> tuple[float, ...]:
 
 def bounds_from_quantiles(quantiles: FloatArray, coverage: float | Fraction, side: str) -> FloatArray:
     """Give (n, 3) lower, median and upper from quantiles at `quantile_levels`; a side not asked for is infinite."""
+    if side == "both":
+        return quantiles  # these three, in this order
     levels = quantile_levels(coverage, side)
     lower, upper = _tails(coverage, side)
     median = quantiles[:, levels.index(0.5)]
@@ -220,16 +223,17 @@ class Conformity:
         return np.asarray((moved != self._contain_centre(moved, bounds)).any(axis=1))
 
     def _moved(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
-        lower, _, upper = bounds.T
         if self.kind != "cqr":
             offsets = times_up(offsets, self._scale(bounds))
-        return np.column_stack([-add_up(-lower, offsets[:, 0]), add_up(upper, offsets[:, 1])])
+        return np.asarray(add_up(bounds[:, ::2] * _OUTWARDS, offsets) * _OUTWARDS)
 
     def _contain_centre(self, intervals: FloatArray, bounds: FloatArray) -> FloatArray:
         if self.side != "both":
             return intervals  # the other end is infinite: nothing can collapse
-        centre = self._centre(bounds)
-        return np.column_stack([np.minimum(intervals[:, 0], centre), np.maximum(intervals[:, 1], centre)])
+        centre, contained = self._centre(bounds), np.empty_like(intervals)
+        np.minimum(intervals[:, 0], centre, out=contained[:, 0])
+        np.maximum(intervals[:, 1], centre, out=contained[:, 1])
+        return contained
 
     def _centre(self, bounds: FloatArray) -> FloatArray:
         lower, median, upper = bounds.T
@@ -341,9 +345,7 @@ class Calibration:
 
     def ranks(self, coverage: float | Fraction) -> IntArray:
         """Give each group's rank; rows of no known group have no scores to rank."""
-        level = offset_level(coverage, self.conformity.symmetric)
-        sizes, place = np.unique(self._usable(), return_inverse=True)
-        return np.array([conformal_rank(n, level) for n in sizes], dtype=np.intp)[place]
+        return self._ranks(coverage, self._usable())
 
     def too_small(self, coverage: float | Fraction) -> NDBool:
         """Tell for which groups no finite offset exists."""
@@ -351,35 +353,49 @@ class Calibration:
 
     def offsets(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
         """Give (n, 2) offsets of the lower and the upper bound for rows with these group labels."""
+        return self.offset_table(coverage, labels)[labels]
+
+    def offset_table(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
+        """Give (groups + 1, 2) offsets, filled in only for the groups of these labels; the last is for -1."""
         asked = np.zeros(len(self.scores), dtype=np.bool_)
         asked[labels] = True
-        ranks = self.ranks(coverage)
-        small = asked & (ranks > self._usable())
+        groups = np.flatnonzero(asked)
+        sizes = self._usable()[groups]
+        ranks = self._ranks(coverage, sizes)
+        small = ranks > sizes
         if small.any():
-            self._answer_small(coverage, small)
-        return self._offset_table(coverage, asked, ranks)[labels]
+            self._answer_small(coverage, groups[small])
+        table = np.full((len(self.scores), 2), np.nan)
+        table[groups] = self._known_offsets(coverage, groups, ranks, small)
+        return table
 
     def _usable(self) -> IntArray:
-        return np.array([*self.sizes[:-1], 0], dtype=np.intp)
+        sizes = np.array(self.sizes, dtype=np.intp)
+        sizes[-1] = 0
+        return sizes
+
+    def _ranks(self, coverage: float | Fraction, sizes: IntArray) -> IntArray:
+        level = offset_level(coverage, self.conformity.symmetric)
+        ranks = {n: conformal_rank(n, level) for n in set(sizes.tolist())}
+        return np.array([ranks[n] for n in sizes.tolist()], dtype=np.intp)
 
     def _refuses(self, coverage: float | Fraction) -> bool:
         """Tell whether groups that are too small get no interval at all."""
         too_few = self.sizes.sum() < rows_needed(coverage, self.conformity.symmetric)
         return self.small_groups == "error" or bool(self.small_groups == "pooled" and too_few)
 
-    def _offset_table(self, coverage: float | Fraction, asked: NDBool, ranks: IntArray) -> FloatArray:
-        """Give (groups + 1, 2) offsets, NaN for groups that are not asked for or get none."""
-        table = np.full((len(self.scores), 2), np.nan)
-        small = ranks > self._usable()
-        for group in np.flatnonzero(asked & ~small):
-            table[group] = self._score(int(group), int(ranks[group]))
-        if self.small_groups == "infinite":
-            table[asked & small] = np.inf
-        elif (asked & small).any() and not self._refuses(coverage):
+    def _known_offsets(
+        self, coverage: float | Fraction, groups: IntArray, ranks: IntArray, small: NDBool
+    ) -> FloatArray:
+        """Give (groups, 2) offsets, NaN for groups that get none."""
+        offsets = np.full((len(groups), 2), np.inf if self.small_groups == "infinite" else np.nan)
+        for i in np.flatnonzero(~small).tolist():
+            offsets[i] = self._score(int(groups[i]), int(ranks[i]))
+        if self.small_groups == "pooled" and small.any() and not self._refuses(coverage):
             pooled = self._pooled_offset(coverage)
-            for group in np.flatnonzero(asked & small):
-                table[group] = np.maximum(pooled, self.scores[group].max(axis=0, initial=-np.inf))
-        return table
+            for i in np.flatnonzero(small).tolist():
+                offsets[i] = np.maximum(pooled, self.scores[groups[i]].max(axis=0, initial=-np.inf))
+        return offsets
 
     def _score(self, group: int, rank: int) -> FloatArray:
         """Give a group's score of this rank, on each side."""
@@ -389,7 +405,7 @@ class Calibration:
         level = offset_level(coverage, self.conformity.symmetric)
         return np.array([conformal_quantile(side, level) for side in np.concatenate(self.scores).T])
 
-    def _answer_small(self, coverage: float | Fraction, small: NDBool) -> None:
+    def _answer_small(self, coverage: float | Fraction, small: IntArray) -> None:
         """Raise or warn about the groups that are too small."""
         needed = rows_needed(coverage, self.conformity.symmetric)
         total = int(self.sizes.sum())
@@ -408,13 +424,13 @@ class Calibration:
                 stacklevel=5,
             )
 
-    def _name(self, small: NDBool, most: int = 5) -> str:
+    def _name(self, small: IntArray, most: int = 5) -> str:
         """Name groups with their sizes, the first few of them."""
-        groups = np.flatnonzero(small[:-1])
+        groups = small[small < len(self.scores) - 1]
         named = [f"group {group} has {self.sizes[group]}" for group in groups[:most]]
         if len(groups) > most:
             named.append(f"{len(groups) - most} more groups have too few")
-        if small[-1]:
+        if len(groups) < len(small):
             named.append("a group unknown to the calibration has none")
         return ", ".join(named)
 
@@ -425,7 +441,7 @@ class Calibration:
         kept = self.small_groups == "infinite"
         promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
         answer = INFINITE if kept else REFUSED if self._refuses(coverage) else POOLED
-        offsets = self._offset_table(coverage, np.ones(len(sizes), dtype=np.bool_), ranks)
+        offsets = self._known_offsets(coverage, np.arange(len(sizes)), ranks, small)
         low, high = (stats.beta.ppf(tail, ranks, np.maximum(sizes + 1 - ranks, 1)) for tail in (0.05, 0.95))
         table = pd.DataFrame(
             {

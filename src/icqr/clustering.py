@@ -65,6 +65,8 @@ def closest(Z: FloatArray, centroids: FloatArray) -> IntArray:
     >>> closest(np.array([[0.0], [9.0]]), np.array([[1.0], [8.0]]))
     array([0, 1])
     """
+    if len(Z) == 1:
+        return np.asarray(cdist(Z, centroids, "sqeuclidean").argmin(axis=1))
     step = max(1, 2**18 // len(centroids))
     return np.concatenate([_closest(Z[i : i + step], centroids) for i in range(0, len(Z), step)])
 

@@ -88,11 +88,10 @@ def find_family(core: Any, level_parameter: str | None = None) -> Family:
     {'loss': 'quantile', 'quantile': 0.05}
     """
     if level_parameter is not None:
-        _check_parameter(core, level_parameter)
         return Family((), lambda levels: {level_parameter: levels[0]})
-    names = class_names(core)
+    names = set(class_names(core))
     for family in FAMILIES:
-        if not set(family.classes).isdisjoint(names):
+        if not names.isdisjoint(family.classes):
             return family
     if hasattr(core, "predict_quantiles"):
         ask = lambda model, X, levels: model.predict_quantiles(X, levels)  # noqa: E731
@@ -106,7 +105,8 @@ def find_family(core: Any, level_parameter: str | None = None) -> Family:
     )
 
 
-def _check_parameter(core: Any, name: str) -> None:
+def check_level_parameter(core: Any, name: str) -> None:
+    """Raise unless the model has this parameter."""
     # Asked by setting it, not by its name alone: LightGBM and CatBoost list only what was given.
     try:
         copied(core).set_params(**{name: 0.5})

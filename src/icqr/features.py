@@ -18,6 +18,8 @@ Table: TypeAlias = pd.DataFrame | FloatArray
 ROWS_AT_ONCE = 2**16
 #: A column gets at most so many one-hot columns, for its most frequent categories: memory stays bounded.
 MOST_ONE_HOT = 255
+#: Of tables with more values no copy is made.
+MOST_COPIED = 2**24
 
 
 def as_table(X: Any) -> Table:
@@ -80,6 +82,8 @@ def take_rows(X: Table, index: IntArray | slice) -> Table:
     >>> take_rows(np.array([[1.0], [2.0]]), np.array([1]))
     array([[2.]])
     """
+    if isinstance(index, slice) and index.start == 0 and index.stop >= len(X):
+        return X  # all of them, in one block: pandas takes its time for a slice
     return X.iloc[index] if isinstance(X, pd.DataFrame) else X[index]
 
 
@@ -138,8 +142,8 @@ class Features:
         if not isinstance(X, pd.DataFrame):
             self.empty: set[Any] = set(np.flatnonzero(np.isnan(X).all(axis=0)).tolist())
             return
-        small = X.size < 2**24  # of larger tables no copy is made
-        numbers = plain_numbers(X) if small and all(isinstance(dtype, np.dtype) for dtype in X.dtypes) else None
+        plain = X.size < MOST_COPIED and all(isinstance(dtype, np.dtype) for dtype in X.dtypes)
+        numbers = plain_numbers(X) if plain else None
         if numbers is not None:
             self.empty = set(X.columns[np.asarray(np.isnan(numbers).all(axis=0))])
             return
@@ -164,8 +168,7 @@ class Features:
     def transform(self, X: Table) -> Table:
         """Bring rows into the form of the training rows: a DataFrame or a float array, as these were."""
         if self.names is not None:
-            frame = X if isinstance(X, pd.DataFrame) and X.columns.tolist() == self.names else self._named(X)
-            return self.transform_frame(frame)
+            return self.transform_frame(self._named(X))
         if isinstance(X, pd.DataFrame):
             X = np.column_stack([_as_numbers(X[name]).to_numpy(dtype=np.float64) for name in X.columns])
         if self.empty:
@@ -175,6 +178,8 @@ class Features:
 
     def _named(self, X: Table) -> pd.DataFrame:
         """Give rows without the training rows' names (an array, say) these names, by position."""
+        if isinstance(X, pd.DataFrame) and X.columns.tolist() == self.names:
+            return X
         return pd.DataFrame(X).set_axis(self.names or [], axis=1)
 
     def transform_frame(self, X: pd.DataFrame) -> pd.DataFrame:
@@ -216,14 +221,12 @@ class Features:
         if self.names is None:
             return np.array(np.asarray(self.transform(X))[:, origin], dtype=np.float64)
         frame = X if isinstance(X, pd.DataFrame) else self._named(X)
-        needed, place = np.unique(origin, return_inverse=True)
-        frame = frame.iloc[:, needed]
-        numbers = None if self.categories or self.empty else plain_numbers(frame)
+        numbers = None if self.categories or self.empty else _some_numbers(frame, origin)
         if numbers is not None:
-            return numbers[:, place]
+            return numbers
         matrix = np.empty((len(frame), len(positions)))
-        for j in range(len(needed)):
-            column, mine = self._transform_column(frame.iloc[:, j]), np.flatnonzero(place == j)
+        for j in np.unique(origin):
+            column, mine = self._transform_column(frame.iloc[:, j]), np.flatnonzero(origin == j)
             if codes[mine[0]] < 0:
                 matrix[:, mine] = column.to_numpy(dtype=np.float64)[:, None]
             else:
@@ -257,6 +260,15 @@ def plain_numbers(X: pd.DataFrame) -> FloatArray | None:
         return None
     numbers = values.astype(np.float64, copy=False)
     return None if np.isinf(numbers).any() else numbers
+
+
+def _some_numbers(X: pd.DataFrame, columns: IntArray) -> FloatArray | None:
+    """Give an array of some columns' values if `plain_numbers` has them."""
+    if X.size < MOST_COPIED:  # to choose columns takes pandas longer than to give all of them
+        numbers = plain_numbers(X)
+        return None if numbers is None else numbers[:, columns]
+    numbers = plain_numbers(X.iloc[:, columns])
+    return None if numbers is None else numbers[:, np.arange(len(columns))]
 
 
 def _column(column: pd.Series[Any]) -> pd.Series[Any]:

@@ -15,6 +15,9 @@ from sklearn.base import BaseEstimator
 from icqr.features import FloatArray, IntArray, Table, draw_rows, take_rows
 from icqr.metrics import pinball_loss
 
+#: Rows of all repeats together, unless one has more: where these are too few, repeats have rows in common.
+MOST_PREPARED = 20_000
+
 ErrorMeasure: TypeAlias = Callable[[FloatArray, FloatArray, Sequence[float]], float]
 
 
@@ -56,7 +59,8 @@ class PermutationImportance(BaseEstimator):
     """Permutation importance of a fitted quantile model's columns (the paper's Algorithm 2).
 
     1. ``E_base`` is the model's error on the given rows.
-    2. For each column j and repeat i, column j is permuted among the rows, giving ``E_permuted``.
+    2. For each column j and repeat i, column j is permuted among the rows, giving ``E_permuted``. Of many rows each
+       repeat takes a sample of its own, with an ``E_base`` of its own (`max_rows`).
     3. ``I_j`` is the mean over the repeats of ``|E_base - E_permuted|``.
 
     Parameters
@@ -72,8 +76,9 @@ class PermutationImportance(BaseEstimator):
         Which rows `ICQR` hands over. With "calibration" (Algorithm 3 as printed) the calibration rows shape the groups
         they then calibrate, and the promise is approximate.
     max_rows : int, None or "auto", default="auto"
-        Compute on at most so many rows, drawn at random: more rows cost time and hardly change the weights. None: all.
-        "auto": 1,000, or 15 for each column if that is more.
+        Permute at most so many rows in each repeat, drawn at random; other ones in each repeat, as far as there are
+        enough. More rows cost time and hardly change the weights. None: all. "auto": 300, or 8 for each column if that
+        is more.
 
     Examples
     --------
@@ -121,19 +126,27 @@ class PermutationImportance(BaseEstimator):
         """
         self.check_parameters()
         rng = np.random.default_rng(random_state)
-        most = max(1000, 15 * X.shape[1]) if isinstance(self.max_rows, str) else self.max_rows
-        rows = draw_rows(len(y), most, rng)
+        most = max(300, 8 * X.shape[1]) if isinstance(self.max_rows, str) else self.max_rows
+        size = len(y) if most is None else min(most, len(y))
+        rows = draw_rows(len(y), max(size, min(self.n_repeats * size, MOST_PREPARED)), rng)
         X, y = take_rows(X, rows), y[rows]
+        rounds = deal_rows(len(y), size, self.n_repeats, rng)
         replacer = model.replacer(X)
+
+        def error(quantiles: FloatArray, part: IntArray) -> float:
+            return self._error(y[part], quantiles[part], model.levels_)
+
         base = self._error(y, replacer.predicted, model.levels_)
+        bases = [error(replacer.predicted, part) for round_ in rounds for part in round_]
         seeds = [int(rng.integers(2**63)) for _ in range(X.shape[1])]
 
         def changes(column: int) -> list[float]:
             # Constant columns too: some models' predictions differ in the last bits from call to call.
             if not replacer.uses(column) or _is_constant(X, column):
                 return [0.0] * self.n_repeats
-            orders = self._orders(len(y), seeds[column])
-            return [abs(base - self._error(y, q, model.levels_)) for q in replacer.replace(column, orders)]
+            predicted = replacer.replace(column, self._orders(len(y), rounds, seeds[column]))
+            permuted = [error(q, part) for q, round_ in zip(predicted, rounds, strict=True) for part in round_]
+            return [abs(before - after) for before, after in zip(bases, permuted, strict=True)]
 
         columns = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(changes)(j) for j in range(X.shape[1]))
         return _as_table(np.array(columns, dtype=np.float64), base, _names(X))
@@ -154,11 +167,31 @@ class PermutationImportance(BaseEstimator):
             raise ValueError(f"error must give a finite number, got {error}")
         return error
 
-    def _orders(self, n: int, seed: int) -> IntArray:
+    def _orders(self, n: int, rounds: list[list[IntArray]], seed: int) -> IntArray:
+        """Give (rounds, n) orders, in which rows change places within their part."""
         rng = np.random.default_rng(seed)
-        if self.replace:
-            return rng.integers(n, size=(self.n_repeats, n))
-        return np.stack([rng.permutation(n) for _ in range(self.n_repeats)])
+        orders = np.tile(np.arange(n), (len(rounds), 1))
+        for order, round_ in zip(orders, rounds, strict=True):
+            for part in round_:
+                m = len(part)
+                order[part] = part[rng.integers(m, size=m) if self.replace else rng.permutation(m)]
+        return orders
+
+
+def deal_rows(n: int, size: int, n_repeats: int, rng: np.random.Generator) -> list[list[IntArray]]:
+    """Give each repeat `size` of n rows, in rounds of repeats that have no row in common.
+
+    Examples
+    --------
+    >>> rounds = deal_rows(9, 4, 3, np.random.default_rng(0))
+    >>> [[len(part) for part in round_] for round_ in rounds]
+    [[4, 4], [4]]
+    """
+    rounds, at_once = [], n // size
+    for left in range(n_repeats, 0, -at_once):
+        shuffled = np.arange(n) if size == n else rng.permutation(n)
+        rounds.append([np.sort(shuffled[i * size : (i + 1) * size]) for i in range(min(at_once, left))])
+    return rounds
 
 
 def _names(X: Table) -> list[Any]:

@@ -140,13 +140,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        check_is_fitted(self)
+        self._check_fitted()
         self._check_parameters()
         return self._calibrate(self._check_rows(X, y), self._fresh_guarantee())
 
     def predict(self, X: Any) -> FloatArray:
         """Predict the median (`Naive`: the regressor's own prediction), within y's limits if they are given."""
-        check_is_fitted(self)
+        self._check_fitted()
         X = self._check_table(X)
         return np.concatenate([self._clip(self._bounds(take_rows(X, block))[0][:, 1]) for block in blocks(len(X))])
 
@@ -165,7 +165,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         array of shape (n, 2), or (n, 2, number of coverages) for a list
             Lower and upper bounds, lower ≤ upper.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         levels = self._levels(coverage)
         X = self._check_table(X)
         labels = self._assign(X)
@@ -198,7 +198,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             `upper`; `crossed`, the model's quantiles had to be sorted; `collapsed`, the bounds met at the centre; the
             90 % band (`band_lower`, `band_upper`) of the coverage that a calibration set of this size gives.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         coverage = self._asked(coverage)
         index = X.index if isinstance(X, pd.DataFrame) else None
         X = self._check_table(X)
@@ -229,13 +229,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def certificate(self, coverage: float | None = None) -> Certificate:
         """Say what is promised at a coverage: for each group, and for all rows together."""
-        check_is_fitted(self)
+        self._check_fitted()
         return self.calibration_.certificate(self._asked(coverage))
 
     @property
     def groups_(self) -> pd.DataFrame:
         """A row per group: size, share, offsets, what is promised, and what the group is in words."""
-        check_is_fitted(self)
+        self._check_fitted()
         table = self.certificate().groups.iloc[:-1]
         table.insert(2, "share", table["n"] / max(self.calibration_.sizes.sum(), 1))
         return pd.concat([table, self.descriptions_], axis=1)
@@ -249,13 +249,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def group_shift(self, X: Any) -> GroupShift:
         """Compare the groups' shares among new rows with those among the calibration rows."""
-        check_is_fitted(self)
+        self._check_fitted()
         return group_shift(self.calibration_.sizes, self._assign(self._check_table(X)))
 
     # -- Input -------------------------------------------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibration_")  # calibration is the last step of fit
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():  # before scikit-learn's own check, which asks for the model's tags first
+            check_is_fitted(self)
 
     def __getstate__(self) -> Any:
         if hasattr(self, "described_"):
@@ -305,13 +309,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def _check_table(self, X: Any, reset: bool = False) -> Table:
         table = as_table(X)
-        known = None if reset else self.columns_
-        if known is not None and isinstance(table, pd.DataFrame) and table.columns.equals(known):
+        if not reset and self._has_known_columns(table):
             return table
         validate_data(self, table, reset=reset, skip_check_array=True)
         if reset:
             self.columns_ = table.columns if isinstance(table, pd.DataFrame) else None
         return align(table, self.columns_)
+
+    def _has_known_columns(self, table: Table) -> bool:
+        if isinstance(table, pd.DataFrame):
+            return self.columns_ is not None and table.columns.equals(self.columns_)
+        return self.columns_ is None and table.shape[1] == self.n_features_in_
 
     def _check_rows(self, X: Any, y: Any, reset: bool = False) -> Rows:
         limits = self.conformity_.y_min, self.conformity_.y_max
@@ -426,7 +434,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self._check_enough(held_out)
         scored = held_out.scored(self)
         calibration = scored.calibration(self.conformity_, self.small_groups, guarantee)
-        calibration.offsets(self.coverage, np.arange(self.n_groups_))  # answers for groups that are too small
+        calibration.offset_table(self.coverage, np.arange(self.n_groups_))  # answers for groups that are too small
         self.n_crossed_ = {**self.n_crossed_, "calibration": scored.n_crossed}
         self.novelty_ = scored.novelty
         self.calibration_ = calibration
@@ -457,10 +465,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def _offsets(self, labels: IntArray, coverage: float) -> FloatArray:
         """Give (groups + 1, 2) offsets, of which only those of these rows' groups are filled in; the last is for -1."""
-        table = np.full((self.n_groups_ + 1, 2), np.nan)
-        asked = np.flatnonzero(np.bincount(labels + 1, minlength=1)) - 1
-        table[asked] = self.calibration_.offsets(coverage, asked)
-        return table
+        return self.calibration_.offset_table(coverage, labels)
 
     def _novelty(self, X: Table, labels: IntArray) -> FloatArray:
         if self.novelty_ is None:

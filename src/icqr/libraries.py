@@ -272,7 +272,7 @@ class Encoder:
         """Give the positions that a column of these rows has after encoding."""
         if self.features is None or not self._is_one_hot():
             return np.array([column])
-        return np.flatnonzero(self.features.one_hot(X[:1])[1] == column)
+        return np.flatnonzero(self.features.origins() == column)
 
     def _is_one_hot(self) -> bool:
         return self.features is not None and self.library.categories == "one-hot" and bool(self.features.categorical)

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icqr.cross_fitting import cross_fit
-from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, find_family
+from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, check_level_parameter, find_family
 from icqr.features import FloatArray, Table, as_table
 from icqr.libraries import Encoder, class_names, copied, core_of, seeded
 from icqr.replacing import MovedMedian, Replacer
@@ -80,6 +80,8 @@ class QuantileModel(BaseEstimator):
         family = self._family(estimator)
         self.levels_ = tuple(float(level) for level in levels)
         _, core = core_of(estimator)
+        if self.level_parameter is not None:
+            check_level_parameter(core, self.level_parameter)
         if isinstance(core, PrefitQuantiles):
             core.check_levels(self.levels_)
         self.encoder_ = Encoder(estimator, X)
@@ -115,7 +117,7 @@ class QuantileModel(BaseEstimator):
     def predict_encoded(self, rows: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Do the same for rows in the form that the models take."""
         raw = self._raw(rows)
-        crossed = np.asarray((np.diff(raw, axis=1) < 0).any(axis=1))
+        crossed = np.asarray((raw[:, 1:] < raw[:, :-1]).any(axis=1))
         return (np.sort(raw, axis=1) if crossed.any() else raw), crossed
 
     def _raw(self, rows: Any) -> FloatArray:

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.utils.validation import check_is_fitted
 
 from icqr.calibration import (
     Calibration,
@@ -131,7 +130,7 @@ class _QuantileRegressor(IntervalRegressor):
         levels : sequence of float, optional
             Some of the fitted levels, `model_.levels_`; by default all.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         return np.asarray(self.model_.predict(self._check_table(X), levels))
 
 
@@ -213,7 +212,7 @@ class QR(_QuantileRegressor):
 
     def certificate(self, coverage: float | None = None) -> Certificate:
         """Say that nothing is promised."""
-        check_is_fitted(self)
+        self._check_fitted()
         self._check_own(self._asked(coverage))
         return Certificate.empty(self.coverage_, NOT_CALIBRATED)
 

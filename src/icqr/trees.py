@@ -24,11 +24,11 @@ from icqr.features import FloatArray, IntArray
 from icqr.libraries import class_names
 
 Sets: TypeAlias = NDArray[Any]  # of unsigned whole numbers
-#: Larger jobs take too much memory: a level has two sets of leaves for each tree, column of it, and row.
-MOST_SETS = 2**25
+#: Larger jobs take too much memory: a level has a set of leaves for each tree, column of it, and row.
+MOST_SETS = 2**26
 #: On so many rows the trees as they are read here are compared with the model itself.
 ROWS_CHECKED = 100
-_SETS_AT_ONCE = 1024  # of each tree: they stay in the processor's cache
+_ROWS_AT_ONCE = 1024  # their sets stay in the processor's cache
 #: A set of leaves is a number of 64 bits at most.
 MOST_LEAVES = 64
 
@@ -260,15 +260,22 @@ class TreeReplacer:
         self.places: dict[int, IntArray] = {}
         self.pairs: dict[int, slice] = {}
         self.tree, column = splits.tree[splits.starts], splits.column[splits.starts]
-        own = np.empty((len(splits.starts), len(matrix)), dtype=self.dtype)
         for j in np.unique(column).tolist():
             values, self.places[j] = splits.cells(j, matrix[:, j])
             self.pairs[j] = slice(*np.searchsorted(column, [j, j + 1]).tolist())
             self.tables[j] = splits.left_over(j, values)
-            np.take(self.tables[j], self.places[j], axis=1, out=own[self.pairs[j]])
-        self.others, all_columns = _without_one(own, self.tree, len(trees.roots))
-        self.values = self._values(all_columns, np.arange(len(trees.roots)))
-        self.predicted = self._sums(self.values, np.arange(len(trees.roots)))
+        every = np.arange(len(trees.roots))
+        self.others = np.empty((len(splits.starts), len(matrix)), dtype=self.dtype)
+        self.values = np.empty((len(every), len(matrix)))
+        for first in range(0, len(matrix), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
+            all_columns = _without_one(self._own(rows), self.tree, self.others[:, rows], len(every))
+            self.values[:, rows] = self._values(all_columns, every)
+        self.predicted = self._sums(self.values, every)
+
+    def _own(self, rows: slice) -> Sets:
+        """Give what each column alone leaves over of each tree, for some rows."""
+        return np.concatenate([np.take(self.tables[j], self.places[j][rows], axis=1) for j in self.pairs])
 
     def agrees(self, predicted: FloatArray) -> bool:
         """Tell whether the trees give the models' predictions of the first rows, up to rounding.
@@ -405,27 +412,22 @@ def _among(codes: IntArray, bits: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return np.asarray((codes < 32 * len(bits)) & (bits[word] >> (codes % 32).astype(np.uint32) & np.uint32(1) == 1))
 
 
-def _without_one(own: Sets, tree: IntArray, n_trees: int) -> tuple[Sets, Sets]:
-    """Give, for each tree and column, what all other columns leave over; and for each tree, what all do.
+def _without_one(own: Sets, tree: IntArray, others: Sets, n_trees: int) -> Sets:
+    """Fill in, for each tree and column, what all `others` leave over; give, for each tree, what all columns do.
 
     `own` has a row for each tree and column, what that column alone leaves over; `tree` says which tree it is.
     """
     by_tree, count = np.argsort(tree, kind="stable"), np.bincount(tree, minlength=n_trees)
     first = np.cumsum(count) - count
     steps = [(i, np.flatnonzero(count > i)) for i in range(int(count.max(initial=0)))]
-    forward = [(trees, by_tree[first[trees] + i]) for i, trees in steps]
-    backward = [(trees, by_tree[first[trees] + count[trees] - 1 - i]) for i, trees in steps]
-    others, everything = np.empty_like(own), np.empty((n_trees, own.shape[1]), dtype=own.dtype)
-    for start in range(0, own.shape[1], _SETS_AT_ONCE):
-        rows = slice(start, start + _SETS_AT_ONCE)
-        mine, left = own[:, rows], others[:, rows]
-        before = np.full((n_trees, mine.shape[1]), ~own.dtype.type(0))
-        after = before.copy()
-        for trees, pairs in forward:
-            left[pairs] = before[trees]
-            before[trees] &= mine[pairs]
-        for trees, pairs in backward:
-            left[pairs] &= after[trees]
-            after[trees] &= mine[pairs]
-        everything[:, rows] = before
-    return others, everything
+    before = np.full((n_trees, own.shape[1]), ~own.dtype.type(0))
+    after = before.copy()
+    for i, trees in steps:
+        pairs = by_tree[first[trees] + i]
+        others[pairs] = before[trees]
+        before[trees] &= own[pairs]
+    for i, trees in steps:
+        pairs = by_tree[first[trees] + count[trees] - 1 - i]
+        others[pairs] &= after[trees]
+        after[trees] &= own[pairs]
+    return before
