@@ -275,7 +275,10 @@ class TreeReplacer:
 
     def _own(self, rows: slice) -> Sets:
         """Give what each column alone leaves over of each tree, for some rows."""
-        return np.concatenate([np.take(self.tables[j], self.places[j][rows], axis=1) for j in self.pairs])
+        own = np.empty_like(self.others[:, rows])
+        for j, pairs in self.pairs.items():
+            np.take(self.tables[j], self.places[j][rows], axis=1, out=own[pairs])
+        return own
 
     def agrees(self, predicted: FloatArray) -> bool:
         """Tell whether the trees give the models' predictions of the first rows, up to rounding.
