@@ -169,7 +169,7 @@ def test_the_pages_commands_run(icqr: Run) -> None:
 
 def test_compare(icqr: Run) -> None:
     write(SALES, Path("sales.csv"))
-    code, out, err = icqr("compare", "sales.csv", "--target", "price", "--report", "sales.html")
+    code, out, err = icqr("compare", "sales.csv", "--target", "price", "--model", "lightgbm", "--report", "sales.html")
     assert code == 0, err
     assert err == ""
     assert "Data: sales.csv (240 rows, 2 columns, target 'price')." in out
@@ -196,7 +196,8 @@ def test_compare(icqr: Run) -> None:
 
 def test_compare_as_json(icqr: Run) -> None:
     write(SALES, Path("sales.csv"))
-    options = ["--target", "price", "--groups", "region", "--coverage", "0.8", "--seed", "3", "--json"]
+    options = ["--target", "price", "--groups", "region", "--coverage", "0.8", "--seed", "3", "--model", "lightgbm"]
+    options += ["--json"]
     code, out, err = icqr("compare", "sales.csv", *options)
     assert (code, err) == (0, "")
     found = json.loads(out)

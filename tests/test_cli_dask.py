@@ -123,6 +123,7 @@ def test_fit_with_groups_and_gaps(icqr: Run, scheduler: str) -> None:
     assert load("sales.icqr").groups_["rule"].tolist() == ["region = north", "region = south"]
 
 
+@pytest.mark.slow
 def test_the_recommended_setting(icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models are fitted here, on a sample if there are more rows; all else is as without the option."""
     monkeypatch.setattr("icqr.distributed.blocks.SAMPLE_ROWS", 100)

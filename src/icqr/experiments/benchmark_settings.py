@@ -202,7 +202,7 @@ def cells(
     Examples
     --------
     >>> [cell.name for cell in cells(["boston"], levels=[0.8], seeds=1)]
-    ['boston-histgb-0.8-00', 'boston-lightgbm-0.8-00']
+    ['boston-lightgbm-0.8-00', 'boston-histgb-0.8-00']
     """
     data, bases, asked = set(data), set(bases), None if levels is None else set(levels)
     chosen = [
