@@ -1,4 +1,8 @@
-"""What the speed benchmarks share: the data, jobs timed in turns, tables."""
+"""What the speed benchmarks share: the data, jobs timed in turns, tables.
+
+Seconds are the processor's, those of all threads together: on a machine that others use too they say more than the
+clock on the wall. With one thread (OMP_NUM_THREADS=1) the two are the same on a quiet machine.
+"""
 
 from __future__ import annotations
 
@@ -46,18 +50,22 @@ def model(name: str) -> Any:
     return LGBMRegressor(verbose=-1, n_jobs=1)
 
 
-def in_turns(jobs: dict[str, Job], runs: int) -> dict[str, list[float]]:
-    """Run the jobs in turns and give each one's seconds; a round before the clock starts warms everything up."""
+def in_turns(jobs: dict[str, Job], runs: int, tidy: bool = True) -> dict[str, list[float]]:
+    """Run the jobs in turns and give each one's seconds; a round before the clock starts warms everything up.
+
+    Memory is tidied up before each job, unless that would take much longer than the job.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for round_ in range(runs + 1):
             for name, job in jobs.items():
-                gc.collect()
-                start = time.perf_counter()
+                if tidy:
+                    gc.collect()
+                start = time.process_time()
                 job()
                 if round_:
-                    seconds[name].append(time.perf_counter() - start)
+                    seconds[name].append(time.process_time() - start)
     return seconds
 
 
@@ -68,9 +76,9 @@ def clock(method: Any, steps: Iterable[str], seconds: dict[str, float]) -> None:
         inner = getattr(method, step)
 
         def run(*arguments: Any) -> Any:
-            start = time.perf_counter()
+            start = time.process_time()
             result = inner(*arguments)
-            seconds[step] = time.perf_counter() - start
+            seconds[step] = time.process_time() - start
             return result
 
         return run

@@ -2,13 +2,16 @@
 
     ICQR_DATA_HOME=DATA python benchmarks/prediction.py 1000000x20 bike --models default lightgbm
 
-"rows at once" predicts all rows of a data set, repeated up to --rows; "one row" predicts rows one by one, as a service
-does. The raw predictions are those of the three fitted levels, on the same input.
+All rows of a data set, repeated up to --rows, are predicted at once; then some of them one by one (rows: 1), as a
+service does. The raw predictions are those of the three fitted levels, on the same input.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import measuring
@@ -27,16 +30,17 @@ def main() -> None:
     parser.add_argument("--singles", type=int, default=200, help="rows predicted one by one")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
+    logging.disable(logging.INFO)  # MAPIE says so each time when quantiles cross
     measuring.print_head(["data", "model", "rows", "groups", "raw, s", "CQR / raw", "ICQR / raw", "ICQR / MAPIE"])
     for name in options.names:
         for model in options.models:
             X, y = training_rows(name)
             icqr, cqr = (method(measuring.model(model), random_state=0).fit(X, y) for method in (ICQR, CQR))
+            jobs, encode = predictors(icqr, cqr, X, y), icqr.model_.encoder_.encode
             for n, rows in ((options.rows, [many(X, options.rows)]), (1, singles(X, options.singles))):
-                seconds = measuring.in_turns(jobs(icqr, cqr, X, y, rows), options.runs)
+                seconds = seconds_of(jobs, [(row, encode(row)) for row in rows], options.runs)
                 ratios = [measuring.ratio(seconds, one, other) for one, other in COMPARED]
-                raw = measuring.median(seconds, "raw") / len(rows)
-                measuring.print_row([name, model, n, icqr.n_groups_, raw, *ratios])
+                measuring.print_row([name, model, n, icqr.n_groups_, measuring.median(seconds, "raw"), *ratios])
 
 
 COMPARED = (("CQR", "raw"), ("ICQR", "raw"), ("ICQR", "MAPIE"))
@@ -56,18 +60,28 @@ def singles(X: Any, n: int) -> list[Any]:
     return [X[i : i + 1] for i in range(n)]
 
 
-def jobs(icqr: ICQR, cqr: CQR, X: Any, y: Any, rows: list[Any]) -> dict[str, measuring.Job]:
-    """Give jobs that predict the same rows, each with its own class and with the same fitted models."""
+def predictors(icqr: ICQR, cqr: CQR, X: Any, y: Any) -> dict[str, Callable[[Any, Any], Any]]:
+    """Give functions of rows, as they are and encoded, that predict them with the same fitted models."""
     lower, median, upper = icqr.model_.models_
     peer = ConformalizedQuantileRegressor([lower, upper, median], confidence_level=0.9, prefit=True)
     peer.conformalize(icqr.model_.encoder_.encode(X), np.asarray(y))
-    encoded = [icqr.model_.encoder_.encode(row) for row in rows]
     return {
-        "raw": lambda: [[model.predict(row) for model in icqr.model_.models_] for row in encoded],
-        "CQR": lambda: [cqr.predict_interval(row) for row in rows],
-        "ICQR": lambda: [icqr.predict_interval(row) for row in rows],
-        "MAPIE": lambda: [peer.predict_interval(row) for row in encoded],
+        "raw": lambda _, encoded: [model.predict(encoded) for model in icqr.model_.models_],
+        "CQR": lambda rows, _: cqr.predict_interval(rows),
+        "ICQR": lambda rows, _: icqr.predict_interval(rows),
+        "MAPIE": lambda _, encoded: peer.predict_interval(encoded),
     }
+
+
+def seconds_of(
+    jobs: dict[str, Callable[[Any, Any], Any]], inputs: list[tuple[Any, Any]], runs: int
+) -> dict[str, list[float]]:
+    """Give each job's seconds for each input, in turns for each: a machine's slow moments then slow down all jobs."""
+    parts = [
+        measuring.in_turns({name: partial(job, *given) for name, job in jobs.items()}, runs, tidy=len(inputs) == 1)
+        for given in inputs
+    ]
+    return {name: [second for part in parts for second in part[name]] for name in jobs}
 
 
 if __name__ == "__main__":
