@@ -258,6 +258,7 @@ save(CQR(GradientBoostingRegressor(n_estimators=3), random_state=0).fit(X, X[:, 
 """
 
 
+@pytest.mark.slow
 def test_another_process_writes_the_same_bytes(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
@@ -280,6 +281,7 @@ def test_a_loaded_model_can_be_saved_fitted_audited_and_reported(file: Path, sma
         again.predict(MISSING.rename(columns={"a": "z"}))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("ICQR_DATA_HOME"), reason="set ICQR_DATA_HOME to the folder with the data files")
 def test_the_file_for_bike_is_small(tmp_path: Path) -> None:
     X, y = fetch_bike_sharing(return_X_y=True)

@@ -77,7 +77,7 @@ def check(library: str, first: int, count: int) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("library", ["lightgbm", "hist", "boosting"])
+@pytest.mark.parametrize("library", ["lightgbm", "hist", pytest.param("boosting", marks=pytest.mark.slow)])
 def test_mutated_artifacts_are_refused_or_work(library: str) -> None:
     assert check(library, 0, 100)["refused"] >= 50
 
