@@ -24,8 +24,8 @@ from icqr.features import FloatArray, IntArray
 from icqr.libraries import class_names
 
 Sets: TypeAlias = NDArray[Any]  # of unsigned whole numbers
-#: Larger jobs take too much memory: a level has a set of leaves for each tree, column of it, and row.
-MOST_SETS = 2**26
+#: Larger jobs take too much memory: there is a set of leaves for each tree, column of it, and row.
+MOST_BYTES = 2**30
 #: On so many rows the trees as they are read here are compared with the model itself.
 ROWS_CHECKED = 100
 _ROWS_AT_ONCE = 1024  # their sets stay in the processor's cache
@@ -222,16 +222,24 @@ def tree_replacer(models: Sequence[Any], rows: Any, predict: Callable[[Any], Flo
     if any(trees is None for trees in read):
         return None
     forests = [trees for trees in read if trees is not None]
-    if not all(_is_small(trees, len(rows)) for trees in forests):
+    if not _are_small(forests, len(rows)):
         return None
     replacer = TreeReplacer(forests, _as_matrix(rows))
     return replacer if replacer.agrees(predict(rows[:ROWS_CHECKED])) else None
 
 
-def _is_small(trees: Trees, n_rows: int) -> bool:
-    tree = trees.tree[trees.splits]
-    pairs = len(np.unique(tree * (int(trees.column.max()) + 1) + trees.column[trees.splits]))
-    return int(np.bincount(tree).max(initial=0)) < MOST_LEAVES and pairs * n_rows <= MOST_SETS
+def _are_small(forests: Sequence[Trees], n_rows: int) -> bool:
+    most, pairs = 0, 0
+    for trees in forests:
+        tree, column = trees.tree[trees.splits], trees.column[trees.splits]
+        most = max(most, int(np.bincount(tree).max(initial=0)) + 1)
+        pairs += len(np.unique(tree * (int(column.max(initial=0)) + 1) + column))
+    return most <= MOST_LEAVES and pairs * n_rows * np.dtype(_kind(most)).itemsize <= MOST_BYTES
+
+
+def _kind(n_leaves: int) -> Any:
+    """Give the type of number that holds a set of so many leaves."""
+    return np.uint32 if n_leaves <= 32 else np.uint64
 
 
 def _as_matrix(rows: Any) -> FloatArray:
@@ -254,7 +262,7 @@ class TreeReplacer:
         self.level = np.repeat(np.arange(len(forests)), [len(trees.roots) for trees in forests])
         trees = Trees.joined(forests)
         start, width, self.leaf_values = _leaves(trees)
-        self.dtype: Any = np.uint32 if self.leaf_values.shape[1] <= 32 else np.uint64
+        self.dtype = _kind(self.leaf_values.shape[1])
         splits = _Splits.of(trees, start, width, self.dtype)
         self.tables: dict[int, Sets] = {}
         self.places: dict[int, IntArray] = {}
