@@ -452,6 +452,13 @@ def test_markdown_has_the_summary_first_and_the_method_last() -> None:
     assert parts[-1].startswith("All rows and given groups are judged on all rows.")
 
 
+def test_one_region_is_no_regions() -> None:
+    _, y, intervals = oracle(5, 40)
+    assert audit(y, intervals, groups=["Bern"] * 40, coverage=0.9).summary.endswith(
+        " The one region looked at has too few rows to tell."
+    )
+
+
 def test_good_news_is_told() -> None:
     X, y, intervals = oracle(5, 4000)
     found = audit(y, intervals, X, "city", coverage=0.9)

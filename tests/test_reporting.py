@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
+from xgboost import XGBRegressor
 
 from icqr import CQR, ICQR, GroupPartition, KMeansPartition, ResidualQuantiles
 from icqr.auditing import Audit, audit, compare
@@ -110,6 +112,20 @@ def test_a_comparison_says_who_falls_short(models: dict[str, Any], rows: tuple[A
     assert len(summary["findings"]["comparison"]) == 3
 
 
+def test_a_comparison_of_few_rows_looks_at_no_regions(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
+    X, y = rows
+    said = summarize({name: models[name] for name in ("QR", "CQR")}, X[:12], y[:12])["verdict"]["sentence"]
+    assert said.endswith("; no regions were looked at.")
+
+
+def test_parameters_of_xgboost_that_are_not_set_are_not_listed() -> None:
+    X, y = make_heteroscedastic(90, n_features=2, random_state=0, return_X_y=True)
+    model = CQR(XGBRegressor(n_estimators=3, max_depth=2), random_state=0).fit(X, y)
+    (shown,) = summarize(model)["computed"]["models"]
+    assert "=None" not in shown["model"]
+    assert "max_depth=2" in shown["model"]
+
+
 def test_given_groups_follow_the_models_own() -> None:
     X, y = make_heteroscedastic(900, n_features=2, random_state=0, return_X_y=True)
     model = ICQR(SMALL, coverage=0.8, partition=KMeansPartition(choose=2), random_state=0).fit(X, y)
@@ -164,7 +180,8 @@ def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
 @pytest.fixture(scope="module")
 def recommended() -> Any:
     X, y = make_heteroscedastic(900, n_features=3, random_state=0, return_X_y=True)
-    return ICQR(ResidualQuantiles(SMALL), coverage=0.8, partition="auto", random_state=0).fit(X, y)
+    light = LGBMRegressor(n_estimators=15, n_jobs=1)
+    return ICQR(ResidualQuantiles(light), coverage=0.8, partition="auto", random_state=0).fit(X, y)
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +310,7 @@ def test_a_model_alone_says_what_it_promises(models: dict[str, Any], tmp_path: P
     assert heads == ["How it was computed"]
 
 
-@pytest.mark.parametrize("side", ["lower", "upper"])
+@pytest.mark.parametrize("side", ["lower", pytest.param("upper", marks=pytest.mark.slow)])
 def test_a_bound_on_one_side(side: str, tmp_path: Path) -> None:
     X, y = make_heteroscedastic(600, n_features=2, random_state=0, return_X_y=True)
     model = ICQR(SMALL, side=side, partition=KMeansPartition(choose=2), random_state=0).fit(X[:400], y[:400])

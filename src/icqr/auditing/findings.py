@@ -107,6 +107,8 @@ def overall_sentence(regions: pd.DataFrame, coverage: float) -> str:
 
 
 def _count_sentence(counts: pd.Series[int]) -> str:
+    if counts.sum() == 1:
+        return f"The one region looked at {COUNTED[counts.index[0]][0]}."
     total = f"the {counts.sum():,} regions looked at"
     parts = [f"{counts[key]:,} {words[int(counts[key] > 1)]}" for key, words in COUNTED.items() if key in counts]
     if UNDER in counts or OVER in counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -66,7 +67,7 @@ def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     certificate = model.certificate()
     found: dict[str, Any] = {
         "method": name,
-        "model": repr(model._inner()),
+        "model": _written(model._inner()),
         "bounds": _bounds(model),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
@@ -82,6 +83,12 @@ def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
             f"all rows at least {promise(certificate.marginal)} is promised, if such rows stay as frequent."
         )
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _written(estimator: Any) -> str:
+    """Give an estimator as it would be written; XGBoost names all its parameters, also those that are not set."""
+    text = repr(estimator)
+    return re.sub(r"\w+=None,\s+", "", text) if "XGB" in text else text
 
 
 def _bounds(model: IntervalRegressor) -> str | None:

@@ -88,7 +88,9 @@ def _of_several(audits: dict[str, Audit], coverage: float) -> dict[str, Any]:
     counts = [
         f"{len(_short(found)) or 'none'} of {len(found.regions) - 1} with {name}" for name, found in audits.items()
     ]
-    said = f"{_on_average(audits, coverage)}; of the regions looked at, these fall short: {listed(counts)}."
+    looked = any(len(found.regions) > 1 for found in audits.values())
+    short = f"of the regions looked at, these fall short: {listed(counts)}" if looked else "no regions were looked at"
+    said = f"{_on_average(audits, coverage)}; {short}."
     having = [name for name, one in statuses.items() if one == status]
     return {"status": status, "sentence": said, "methods": having}
 
