@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -438,11 +436,14 @@ def test_hours_count_each_cell_once() -> None:
 # -- The command -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_explains_itself() -> None:
-    command = [sys.executable, "-m", "icqr.experiments.benchmark", "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"}, check=True)
+def test_the_command_explains_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main(["--help"])
+    assert not ended.value.code
+    shown = capsys.readouterr().out
     for word in ("--out", "--seeds", "--levels", "--jobs", "--tables-only", "benchmark_settings.py", "kc_house"):
-        assert word in shown.stdout
+        assert word in shown
 
 
 @pytest.mark.parametrize(

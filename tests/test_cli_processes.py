@@ -73,7 +73,14 @@ def model() -> IntervalRegressor:
 # -- Imports ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["--version"], ["predict", "--wrong"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["compare", "--help"], ["predict", "--wrong"]),
+        *(pytest.param([option], marks=pytest.mark.slow) for option in ("--help", "--version")),
+    ],
+    ids=" ".join,
+)
 def test_help_waits_for_no_library(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", HELP, *arguments], capture_output=True, text=True, check=True)
     _, imported = json.loads(done.stdout)
@@ -93,7 +100,7 @@ def test_completion_in_the_shell() -> None:
 
 
 def test_a_pipe_gets_no_colour_and_no_bar(folder: Path) -> None:
-    done = run("fit", "sales.csv", "--target", "price", "--out", "model.icqr", cwd=folder)
+    done = run("fit", "sales.csv", "--target", "price", "--partition", "whole", "--out", "model.icqr", cwd=folder)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
     assert done.stderr == "note: columns that seem to number the rows; take them out if so: 'id'\n"
@@ -105,7 +112,7 @@ def test_a_pipe_gets_no_colour_and_no_bar(folder: Path) -> None:
     assert len(predicted.stdout.splitlines()) == 121
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [120, pytest.param(80, marks=pytest.mark.slow)])
 def test_a_terminal_gets_colours_and_a_bar(folder: Path, in_terminal: Terminal, width: int) -> None:
     arguments = ["fit", "sales.csv", "--target", "price", "--partition", "whole", "--out", "model.icqr"]
     code, shown = in_terminal(COMMAND, *arguments, width=width, cwd=folder)
@@ -142,6 +149,7 @@ def test_a_reader_that_goes_away(folder: Path, model: IntervalRegressor) -> None
 # -- Interrupted, full, forbidden ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_interrupted_while_reading(folder: Path) -> None:
     """A named pipe can be opened for writing when the command has opened it: from then on it waits for rows."""
     os.mkfifo(folder / "slow.csv")
@@ -171,7 +179,15 @@ def test_interrupted_while_fitting(folder: Path, in_terminal: Terminal) -> None:
     assert sorted(os.listdir(folder)) == ["large.csv", "sales.csv"]
 
 
-def test_a_full_disk_leaves_the_old_file(folder: Path, model: IntervalRegressor) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["predict", "model.icqr", "sales.csv", "--out", "intervals.csv"],
+        pytest.param(["recalibrate", "model.icqr", "sales.csv", "--target", "price"], marks=pytest.mark.slow),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_full_disk_leaves_the_old_file(folder: Path, model: IntervalRegressor, arguments: list[str]) -> None:
     save(model, folder / "model.icqr")
     (folder / "intervals.csv").write_text("old")
     before = (folder / "model.icqr").read_bytes()
@@ -179,13 +195,9 @@ def test_a_full_disk_leaves_the_old_file(folder: Path, model: IntervalRegressor)
     def nearly_full() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
-    for arguments in (
-        ["predict", "model.icqr", "sales.csv", "--out", "intervals.csv"],
-        ["recalibrate", "model.icqr", "sales.csv", "--target", "price"],
-    ):
-        done = run(*arguments, cwd=folder, preexec_fn=nearly_full)
-        assert done.returncode == 1
-        assert done.stderr.splitlines()[-1] == "error: [Errno 27] File too large"
+    done = run(*arguments, cwd=folder, preexec_fn=nearly_full)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "error: [Errno 27] File too large"
     assert (folder / "intervals.csv").read_text() == "old"
     assert (folder / "model.icqr").read_bytes() == before
     assert sorted(os.listdir(folder)) == ["intervals.csv", "model.icqr", "sales.csv"]

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import io
 import os
-import subprocess
 import sys
 import threading
 import zipfile
@@ -225,12 +224,6 @@ def test_table_of_files() -> None:
         assert (file.sha256 == file.contents) == (file.plain == file.name)
         assert file.address is None or file.address.startswith("https://")
     assert {name for known in datasets._KNOWN.values() for name in known.files} == set(FILES)
-
-
-def test_import_loads_no_extra() -> None:
-    code = "import sys, icqr.datasets; print({'pooch', 'requests', 'matplotlib'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 # Names ----------------------------------------------------------------------------------------------------------

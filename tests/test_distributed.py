@@ -161,7 +161,7 @@ def test_types_and_categories_may_differ_between_blocks(client: Any) -> None:
 # -- Prediction ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["Naive", "QR", "CQR", "ICQR"])
+@pytest.mark.parametrize("name", ["Naive", "QR", "ICQR", pytest.param("CQR", marks=pytest.mark.slow)])
 def test_predictions_are_lazy_and_equal_the_local_ones(
     name: str, client: Any, models: Any, rows: Any, frames: Any
 ) -> None:

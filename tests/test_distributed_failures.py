@@ -153,7 +153,11 @@ def test_a_block_too_large_for_a_worker_is_named(models: Any, rows: Any) -> None
 @pytest.mark.parametrize(
     ("workers", "said"),
     [
-        ({"n_workers": 1, "memory_limit": "100MB"}, r"the memory of all 1 workers has been too full .* paused them"),
+        pytest.param(
+            {"n_workers": 1, "memory_limit": "100MB"},
+            r"the memory of all 1 workers has been too full .* paused them",
+            marks=pytest.mark.slow,
+        ),
         ({"n_workers": 0}, r"the cluster has had no worker for 2 s; start some"),
     ],
     ids=["too little memory", "no worker"],

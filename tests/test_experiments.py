@@ -135,17 +135,39 @@ paper.run(["sine_spread"], Path(sys.argv[1]), paper.Settings(3, 5, 1, 1, (8,)), 
 """
 
 
+def goes_on_to(expected, out):
+    """Check that a run which has left its first network alone is finished, with these rows."""
+    first = out / "parts" / "sine_spread" / "network-0000.parquet"
+    assert [part.name for part in (out / "parts" / "sine_spread").glob("*.parquet")] == [first.name]
+    assert not (out / "rows.parquet").exists()
+    before = first.stat().st_mtime_ns
+    run_tiny(out)
+    assert first.stat().st_mtime_ns == before
+    same_results(read(out), expected)
+
+
+def test_a_stopped_run_goes_on_where_it_was(tiny, tmp_path, monkeypatch):
+    write = paper_rows.Parts.write
+
+    def stop_at_the_second(self, network, rows):
+        if network == 1:
+            (self.folder / "network-0001.part").write_bytes(b"half a file")
+            raise KeyboardInterrupt
+        write(self, network, rows)
+
+    monkeypatch.setattr(paper_rows.Parts, "write", stop_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        run_tiny(tmp_path)
+    monkeypatch.undo()
+    goes_on_to(read(tiny), tmp_path)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that can't be caught")
 def test_a_killed_run_goes_on_where_it_was(tiny, tmp_path):
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(ROWS)], check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    first = tmp_path / "parts" / "sine_spread" / "network-0000.parquet"
-    assert [part.name for part in (tmp_path / "parts" / "sine_spread").glob("*.parquet")] == [first.name]
-    assert not (tmp_path / "rows.parquet").exists()
-    before = first.stat().st_mtime_ns
-    run_tiny(tmp_path)
-    assert first.stat().st_mtime_ns == before
-    same_results(read(tmp_path), read(tiny))
+    goes_on_to(read(tiny), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,19 @@ FAMILIES = {
     "extra-trees": ExtraTreesQuantileRegressor(n_estimators=40, min_samples_leaf=20, random_state=0),
 }
 TAKES_MISSING_NUMBERS = ("hist", "lightgbm", "xgboost", "xgboost-forest", "catboost")
-each_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+def families(*slow):
+    """Run a test on every family, but on some of them only in `make test-all`."""
+    each = [pytest.param(family, marks=[pytest.mark.slow] * (family in slow)) for family in FAMILIES]
+    return pytest.mark.parametrize("family", each)
+
+
+each_family = families()
+# Asked as another one of their library is.
+each_library = families("xgboost-forest", "extra-trees")
+# And given their rows as another one is: one-hot, as the linear model.
+each_encoding = families("xgboost-forest", "extra-trees", "gradient", "forest")
 
 
 @pytest.fixture(autouse=True)
@@ -181,13 +193,13 @@ def fit_and_predict(family, frame):
     return model, quantiles
 
 
-@each_family
+@each_encoding
 @pytest.mark.parametrize("column", COLUMNS)
 def test_columns_of_every_kind(family, column):
     fit_and_predict(family, pd.DataFrame({"x": X["x"], "z": COLUMNS[column]}))
 
 
-@each_family
+@each_encoding
 @pytest.mark.parametrize("column", MISSING_NUMBERS)
 def test_missing_numbers_reach_the_models_that_take_them(family, column):
     frame = pd.DataFrame({"x": X["x"], "z": MISSING_NUMBERS[column]})
@@ -209,7 +221,7 @@ def test_unknown_and_missing_categories_at_predict_time(family):
     np.testing.assert_array_equal(predicted, np.tile(predicted[0], (3, 1)))
 
 
-@each_family
+@each_encoding
 @pytest.mark.parametrize("names", [("a[b]<c>", "x:y"), ('a,"b"', "{c} d"), (0, 1), (10, 20)])
 def test_column_names_of_every_kind(family, names):
     expected = fit_and_predict(family, X)[1]
@@ -289,7 +301,7 @@ def logarithm(model):
     return TransformedTargetRegressor(model, func=np.log1p, inverse_func=np.expm1)
 
 
-@each_family
+@each_library
 @pytest.mark.parametrize(
     "nested",
     [

@@ -32,6 +32,7 @@ MODELS = {
     "xgboost": XGBRegressor(n_estimators=100, n_jobs=1),
     "catboost": CatBoostRegressor(n_estimators=300, thread_count=1),
 }
+QUICK = [("bike", "lightgbm"), ("boston", "hist"), ("diamonds", "xgboost"), ("california", "catboost")]
 
 
 def read(fetch, **options):
@@ -72,8 +73,14 @@ def bounds(model, table, risk=0.0005):
 
 # Diamonds are spread evenly over their categories, and 50 groups explain a little less than 90 % of the variance.
 @pytest.mark.filterwarnings("ignore:explained_variance=0.9 was not reached")
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        pytest.param(name, model, marks=[] if (name, model) in QUICK else pytest.mark.slow)
+        for name in SETS
+        for model in MODELS
+    ],
+)
 def test_coverage_is_what_was_promised_and_no_leak_is_cried(name, model):
     """Any other warning, so also a leak alarm, would fail this test."""
     X, X_test, y, y_test = read(SETS[name])
@@ -85,7 +92,10 @@ def test_coverage_is_what_was_promised_and_no_leak_is_cried(name, model):
     assert low <= covered <= high, f"{covered} of {len(y_test)} covered, in {len(fitted.groups_)} groups"
 
 
-@pytest.mark.parametrize("model", MODELS)
+# XGBoost and CatBoost predict replaced columns themselves; trees of LightGBM are read, as those of scikit-learn are.
+@pytest.mark.parametrize(
+    "model", ["lightgbm", "xgboost", *(pytest.param(name, marks=pytest.mark.slow) for name in ("hist", "catboost"))]
+)
 def test_the_leak_alarm_names_the_columns(model):
     X, _, y, _ = read(datasets.fetch_bike_sharing, leak=True)
     assert {"casual", "registered"} <= set(X.columns)
@@ -107,9 +117,9 @@ def test_the_leak_alarm_names_the_columns(model):
 def test_diamonds_with_their_text_just_work(model):
     X, X_test, y, y_test = read(datasets.fetch_diamonds)
     with threadpool_limits(limits=1):
-        quantiles = QuantileModel(model).fit(X[:1000], y[:1000], (0.1, 0.5, 0.9)).predict(X_test)
-    assert np.abs(quantiles[:, 1] - y_test).mean() < 0.4 * np.abs(y_test - y_test.median()).mean()
+        median = QuantileModel(model).fit(X[:1000], y[:1000], (0.5,)).predict(X_test)[:, 0]
+    assert np.abs(median - y_test).mean() < 0.4 * np.abs(y_test - y_test.median()).mean()
     # A model that could not tell the clarities apart would be nearly as good without them.
     without = QuantileModel(model).fit(X[:1000].drop(columns=["cut", "color", "clarity"]), y[:1000], (0.5,))
     worse = without.predict(X_test.drop(columns=["cut", "color", "clarity"]))[:, 0]
-    assert np.abs(quantiles[:, 1] - y_test).mean() < 0.95 * np.abs(worse - y_test).mean()
+    assert np.abs(median - y_test).mean() < 0.95 * np.abs(worse - y_test).mean()

@@ -185,7 +185,13 @@ def test_groups_say_what_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "partition", [ScorePartition(3), ScorePartition(2, LIGHT), ScorePartition(2, QuantileRegressor(alpha=0))], ids=str
+    "partition",
+    [
+        ScorePartition(3),
+        ScorePartition(2, QuantileRegressor(alpha=0)),
+        pytest.param(ScorePartition(2, LIGHT), marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_a_file_keeps_it(partition: ScorePartition, tmp_path: Any) -> None:
     rows = X[["a"]] if isinstance(partition.estimator, QuantileRegressor) else X

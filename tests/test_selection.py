@@ -1,5 +1,6 @@
 """partition="auto": chosen from training rows alone, by what groups cost and promise."""
 
+import copy
 import json
 import zipfile
 from typing import Any
@@ -23,6 +24,12 @@ LIGHT = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
 
 
 X, Y = draw(1200)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ICQR:
+    """A model that chose its groups among those of `X`; tests must not change it."""
+    return ICQR(LIGHT, partition="auto", random_state=0).fit(X, Y)
 
 
 def evidence_of(X: Any, y: Any, bounds: Any, n_calibration: int, **settings: Any) -> Evidence:
@@ -83,9 +90,9 @@ def test_of_candidates_as_good_as_the_best_the_most_groups_are_taken() -> None:
 
 def test_no_group_is_tried_that_would_have_too_few_calibration_rows() -> None:
     rng = np.random.default_rng(0)
-    x = rng.uniform(size=(2000, 1))
-    y = x[:, 0] * rng.normal(size=2000)
-    bounds = np.tile([-1.0, 0.0, 1.0], (2000, 1))
+    x = rng.uniform(size=(1000, 1))
+    y = x[:, 0] * rng.normal(size=1000)
+    bounds = np.tile([-1.0, 0.0, 1.0], (1000, 1))
     for n_calibration, most in ((199, 1), (250, 2), (800, 8), (5000, 16)):
         _, table = select(evidence_of(x, y, bounds, n_calibration), seed=0)
         assert table.loc[table["partition"] != "K-means", "groups"].max() == most
@@ -123,9 +130,8 @@ def test_the_loss_is_the_pinball_loss_of_the_bounds(side: str, levels: tuple[flo
     [
         {"side": "lower"},
         {"side": "upper", "conformity": "cqr-m"},
-        {"conformity": "cqr-r", "coverage": 0.8},
         {"symmetric": False, "conformity": "cqr-m"},
-        {"y_min": -60.0, "y_max": 60.0, "small_groups": "infinite"},
+        {"conformity": "cqr-r", "coverage": 0.8, "y_min": -60.0, "y_max": 60.0, "small_groups": "infinite"},
     ],
     ids=str,
 )
@@ -163,13 +169,12 @@ def test_conditional_coverage_of_a_model_that_is_wrong_is_twice_as_good() -> Non
 # -- Determinism, degenerate rows, files -----------------------------------------------------------------------------
 
 
-def test_the_seed_decides_whatever_n_jobs() -> None:
-    first = ICQR(LIGHT, partition="auto", random_state=1).fit(X, Y)
+def test_the_seed_decides_whatever_n_jobs(fitted: ICQR) -> None:
     with joblib.parallel_config(backend="threading"):
-        at_once = ICQR(LIGHT, partition="auto", random_state=1, n_jobs=2).fit(X, Y)
-    pd.testing.assert_frame_equal(first.selection_, at_once.selection_)
-    np.testing.assert_array_equal(first.predict_interval(X), at_once.predict_interval(X))
-    assert clone(first).partition == "auto"
+        at_once = ICQR(LIGHT, partition="auto", random_state=0, n_jobs=2).fit(X, Y)
+    pd.testing.assert_frame_equal(fitted.selection_, at_once.selection_)
+    np.testing.assert_array_equal(fitted.predict_interval(X), at_once.predict_interval(X))
+    assert clone(fitted).partition == "auto"
 
 
 def test_a_constant_target_gives_one_group() -> None:
@@ -178,8 +183,9 @@ def test_a_constant_target_gives_one_group() -> None:
     np.testing.assert_allclose(model.predict_interval(X[["a"]]), 3.0, atol=1e-6)
 
 
-def test_a_new_fit_forgets_the_old_choice() -> None:
-    model = ICQR(LIGHT, partition="auto", random_state=0).fit(X, Y)
+def test_a_new_fit_forgets_the_old_choice(fitted: ICQR) -> None:
+    model = copy.deepcopy(fitted)
+    assert hasattr(model, "selection_")
     assert not hasattr(model.set_params(partition=WholePartition()).fit(X, Y), "selection_")
 
 
@@ -199,12 +205,11 @@ def test_it_helps_residual_quantiles_too() -> None:
     assert risks[0] < risks[1] + 0.01
 
 
-def test_a_file_keeps_the_choice(tmp_path: Any) -> None:
-    model = ICQR(LIGHT, partition="auto", random_state=0).fit(X, Y)
-    save(model, tmp_path / "model.icqr")
+def test_a_file_keeps_the_choice(tmp_path: Any, fitted: ICQR) -> None:
+    save(fitted, tmp_path / "model.icqr")
     again = load(tmp_path / "model.icqr")
     assert again.partition == "auto"
-    pd.testing.assert_frame_equal(again.selection_, model.selection_)
-    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+    pd.testing.assert_frame_equal(again.selection_, fitted.selection_)
+    np.testing.assert_array_equal(again.predict_interval(X), fitted.predict_interval(X))
     with zipfile.ZipFile(tmp_path / "model.icqr") as archive:
         assert json.loads(archive.read("manifest.json"))["model"]["parameters"]["partition"] == "auto"

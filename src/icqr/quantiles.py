@@ -262,7 +262,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
 
     Examples
     --------
-    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> X = np.linspace(0, 1, 100)[:, None]
     >>> ResidualQuantiles(random_state=0).fit(X, X.ravel()).predict_quantiles(X[:2]).shape
     (2, 3)
     """

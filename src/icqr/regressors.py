@@ -352,10 +352,10 @@ class ICQR(_QuantileRegressor):
     Examples
     --------
     >>> from icqr.datasets import make_heteroscedastic
-    >>> X, y = make_heteroscedastic(2000, random_state=0, return_X_y=True)
+    >>> X, y = make_heteroscedastic(1000, random_state=0, return_X_y=True)
     >>> model = ICQR(coverage=0.9, random_state=0).fit(X, y)
     >>> model.predict_interval(X).shape
-    (2000, 2)
+    (1000, 2)
     >>> model.explain(X)["guarantee"].unique().tolist()
     ['group-wise']
     """

@@ -21,7 +21,7 @@ def selections(models: Mapping[str, IntervalRegressor]) -> list[dict[str, Any]] 
     --------
     >>> from icqr import ICQR
     >>> from icqr.datasets import make_heteroscedastic
-    >>> X, y = make_heteroscedastic(200, random_state=0, return_X_y=True)
+    >>> X, y = make_heteroscedastic(100, random_state=0, return_X_y=True)
     >>> selections({"small": ICQR(partition="auto", random_state=0).fit(X, y)})[0]["sentence"]
     'All rows are one group: no other partition would leave about 100 calibration rows for each of its groups.'
     """
