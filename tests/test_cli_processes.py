@@ -92,6 +92,8 @@ def test_completion_in_the_shell() -> None:
     assert run(env={**os.environ, **words}).stdout.split() == [
         *("hist", "lightgbm", "xgboost", "catboost", "forest", "network")
     ]
+    code = "import sys; from icqr.cli import main\ntry: main()\nfinally: sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env={**os.environ, **words}, check=False).returncode == 0
     words |= {"COMP_WORDS": "icqr rec", "COMP_CWORD": "1"}
     assert run(env={**os.environ, **words}).stdout.split() == ["recalibrate"]
 

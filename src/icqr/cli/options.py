@@ -102,8 +102,8 @@ def _completed_from(allowed: Iterable[str]) -> Callable[[str], list[str]]:
 
 def check_coverage(value: float | None) -> float | None:
     """Say that a coverage is not allowed as a wrong use of the command."""
-    if value is None:
-        return None
+    if value is None or 0 < value < 1:
+        return value  # without the import below: completion in the shell comes here too and must be quick
     from icqr import calibration
 
     try:
