@@ -16,7 +16,7 @@ from typing import Any
 import measuring
 from sklearn.cluster import KMeans
 
-from icqr import CQR, ICQR, trees
+from icqr import CQR, ICQR, tree_replacing
 from icqr.importance import PermutationImportance
 from icqr.metrics import interval_score
 from icqr.partition import KMeansPartition
@@ -53,7 +53,7 @@ def price(name: str, model: str, runs: int, guard: bool) -> list[Any]:
         importance=PermutationImportance(max_rows=None),
         random_state=0,
     )
-    trees.MOST_BYTES = 2**32  # the shortcut of trees changes no result, and on all rows takes memory instead of hours
+    tree_replacing.MOST_BYTES = 2**32  # the shortcut changes no result, and on all rows takes memory instead of hours
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         slow.fit(X, y)

@@ -10,9 +10,9 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
-from icqr import trees
+from icqr import tree_replacing
 from icqr.quantiles import QuantileModel
-from icqr.trees import TreeReplacer, tree_replacer
+from icqr.tree_replacing import TreeReplacer, tree_replacer
 
 LEVELS = (0.05, 0.5, 0.95)
 N = 600
@@ -116,7 +116,7 @@ def test_other_models_have_no_trees_here() -> None:
 
 def test_too_many_rows_are_left_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     model, X = fitted(MODELS["hist"])
-    monkeypatch.setattr(trees, "MOST_BYTES", N)
+    monkeypatch.setattr(tree_replacing, "MOST_BYTES", N)
     assert tree_replacer(model.models_, X, model._raw) is None
 
 

@@ -19,7 +19,7 @@ from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing
 from icqr.features import FloatArray, Table, as_table
 from icqr.libraries import Encoder, class_names, copied, core_of, seeded
 from icqr.replacing import MovedMedian, Replacer
-from icqr.trees import tree_replacer
+from icqr.tree_replacing import tree_replacer
 
 #: The level of the median.
 MEDIAN = 0.5
