@@ -137,11 +137,11 @@ def test_the_grid_is_what_was_planned() -> None:
 
 
 def test_a_stopped_run_has_the_first_seeds_of_all_and_fewer_of_what_takes_long() -> None:
-    half = cells()[:400]
-    done = {key: [cell.seed for cell in half if cell[:3] == key] for key in {cell[:3] for cell in cells()}}
+    third = cells()[:310]
+    done = {key: [cell.seed for cell in third if cell[:3] == key] for key in {cell[:3] for cell in cells()}}
     assert all(seeds == list(range(len(seeds))) for seeds in done.values())
-    assert {len(done[name, "lightgbm", 0.9]) for name in ("boston", "bike", "sine_spread")} == {16}
-    assert {len(done[name, "lightgbm", 0.9]) for name in ("protein", "diamonds")} == {8}
+    assert {len(done[name, "lightgbm", 0.9]) for name in ("boston", "bike")} == {16}
+    assert {len(done[name, "lightgbm", 0.9]) for name in ("protein", "diamonds", "sine_spread")} == {8}
     assert len(done["boston", "histgb", 0.9]) == len(done["protein", "lightgbm", 0.9])
     assert len(done["blog", "lightgbm", 0.9]) == 4
     assert len(done["boston", "lightgbm", 0.8]) == 1
