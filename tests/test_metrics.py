@@ -435,7 +435,7 @@ def test_excess_risk_of_oracle_intervals_is_noise() -> None:
 
 def test_excess_risk_measures_a_known_error_from_below() -> None:
     risks = []
-    for seed in range(5):
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         X = pd.DataFrame({"x": rng.random(4000), "noise": rng.normal(size=4000), "kind": rng.choice(["a", "b"], 4000)})
         y, intervals = with_coverage(rng, np.where((X["x"] < 0.5) & (X["kind"] == "a"), 0.7, 0.95))

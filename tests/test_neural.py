@@ -517,11 +517,10 @@ def test_clone_pickle_pipeline_and_search():
     assert all(type(array) is np.ndarray for array in fitted.weights_ + fitted.biases_)
 
 
-# Most checks have rows of a size of their own, and each size is compiled: quickest without hidden layers.
 @parametrize_with_checks(
     [
         QuantileNetwork(
-            hidden=(), epochs=100, learning_rate=0.05, batch_size=10_000, scale_y=True, random_state=0, n_jobs=1
+            hidden=(8,), epochs=100, learning_rate=0.05, batch_size=10_000, scale_y=True, random_state=0, n_jobs=1
         )
     ]
 )

@@ -745,7 +745,7 @@ def test_a_row_predicted_alone_follows_whatever_changes_the_model(method: Any, t
     def check(fitted: Any) -> np.ndarray:
         together = fitted.predict_interval(X)
         np.testing.assert_array_equal(
-            np.concatenate([fitted.predict_interval(X[i : i + 1]) for i in range(4)]), together[:4]
+            np.concatenate([fitted.predict_interval(X[i : i + 1]) for i in range(9)]), together[:9]
         )
         return together
 

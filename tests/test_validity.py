@@ -80,8 +80,8 @@ def keep_apart(model, draws=DRAWS):
     return model
 
 
-def fitted(model, seed=0, n=3000):
-    X, y = sample(np.random.default_rng(seed), n)
+def fitted(model, seed=0):
+    X, y = sample(np.random.default_rng(seed), 3000)
     return model.fit(X, y)
 
 
@@ -193,8 +193,8 @@ OTHERS = [{"conformity": "cqr-r"}, {"symmetric": False}, {"side": "upper"}]
 
 @pytest.mark.parametrize("settings", [{}, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)], ids=str)
 def test_groups_that_auto_chooses_hold(settings):
-    model = ICQR(BadQuantiles(), 0.8, partition="auto", small_groups="infinite", random_state=0, **settings)
-    n_groups = fitted(model, n=1500).partition_.n_groups_
+    model = fitted(ICQR(BadQuantiles(), 0.8, partition="auto", small_groups="infinite", random_state=0, **settings))
+    n_groups = model.partition_.n_groups_
     assert n_groups >= 2
     assert_exact(simulate(model, n_calibration=30 * n_groups), n_groups)
 
@@ -251,13 +251,12 @@ def test_the_marginal_promise_is_true_with_a_hard_group_that_is_too_small(rare, 
 
     model = fitted(ICQR(BadQuantiles(), coverage=0.9, partition=GroupPartition(hard), random_state=0))
     rng = np.random.default_rng(1)
-    draws = DRAWS // 2  # one by one: these can't be kept apart
-    results = [redrawn(model, hard, n_calibration, rng) for _ in range(draws)]
+    results = [redrawn(model, hard, n_calibration, rng) for _ in range(DRAWS)]
     small = np.array([certificate.groups["n"][1] < 9 for *_, certificate in results])
     assert small.mean() > 0.3, "the group is too small in many draws"
     assert np.nanmean([in_hard for _, in_hard, _ in results], where=small) < 0.88, "and then the offset falls short"
     above = np.array([held - certificate.marginal for held, _, certificate in results])
-    assert above.mean() > -4 * above.std(ddof=1) / np.sqrt(draws)
+    assert above.mean() > -4 * above.std(ddof=1) / np.sqrt(DRAWS)
 
 
 def test_the_marginal_promise_is_true_where_hard_rows_are_always_of_a_new_group():
@@ -265,7 +264,7 @@ def test_the_marginal_promise_is_true_where_hard_rows_are_always_of_a_new_group(
     bounds = prefit(**zero, levels=(0.25, 0.5, 0.75))
     rng = np.random.default_rng(1)
     above = []
-    for _ in range(150):
+    for _ in range(400):
         hard = rng.uniform(size=500) < 0.5
         names, y = np.where(hard, rng.uniform(size=500), -1.0), rng.normal(scale=np.where(hard, 100, 1))
         model = ICQR(bounds, coverage=0.5, partition=GroupPartition(0), random_state=0)
