@@ -243,7 +243,10 @@ def test_packages_agree_where_they_do_the_same(rows: pd.DataFrame) -> None:
     cqr, measures = of(rows, "CQR"), ["coverage", "mean_width", "interval_score", "ert", "worst_slab"]
     for peer in ("MAPIE symmetric", "puncc CQR"):
         np.testing.assert_allclose(of(rows, peer)[measures], cqr[measures], rtol=1e-9)
-    np.testing.assert_allclose(cqr["promised"], 109 / 121)  # ceil(121 · 0.9) = 109
+    one_offset = ("CQR", "MAPIE symmetric", "puncc CQR", "crepes normalized")
+    np.testing.assert_allclose(rows.loc[rows["method"].isin(one_offset), "promised"], 109 / 121)  # ceil(121 · 0.9)
+    np.testing.assert_allclose(of(rows, "MAPIE")["promised"], 2 * 115 / 121 - 1)  # ceil(121 · 0.95), each side
+    np.testing.assert_allclose(of(rows, "crepes Mondrian")["promised"], 12 / 13)  # ten bins of 12 rows
     assert of(rows, "QR")["promised"].isna().all()
 
 
@@ -276,16 +279,16 @@ def test_other_settings_are_refused(tiny: Path) -> None:
         benchmark.run(CELLS, tiny)
 
 
-def test_tables_and_figures_come_from_rows_alone(tiny: Path) -> None:
+def test_tables_and_figures_come_from_rows_alone(tiny: Path, tmp_path: Path) -> None:
     names = sorted(file.name for file in (tiny / "tables").iterdir())
     stems = [*benchmark_tables.REFERENCES.values(), "sets", "measures", "coverage", "truth", "hours"]
     assert names == sorted(f"{stem}.{kind}" for stem in stems for kind in ("csv", "md", "tex"))
-    before = {file: file.read_bytes() for file in (tiny / "tables").iterdir()}
-    for file in [*before, *(tiny / "figures").iterdir()]:
-        file.unlink()
-    assert benchmark.main(["--out", str(tiny), "--tables-only"]) == 0
-    assert {file: file.read_bytes() for file in (tiny / "tables").iterdir()} == before
-    figures = sorted(file.name for file in (tiny / "figures").iterdir())
+    shutil.copy(tiny / "rows.parquet", tmp_path)
+    assert benchmark.main(["--out", str(tmp_path), "--tables-only"]) == 0
+    assert {file.name: file.read_bytes() for file in (tmp_path / "tables").iterdir()} == {
+        name: (tiny / "tables" / name).read_bytes() for name in names
+    }
+    figures = sorted(file.name for file in (tmp_path / "figures").iterdir())
     assert figures == ["captions.md", "synthetic-histgb-0.9.png", "synthetic-histgb-0.9.svg"]
 
 
@@ -346,15 +349,18 @@ def test_inverted_and_infinite_intervals_are_counted() -> None:
 
 
 def test_the_oracle_s_gap_is_zero_and_a_draw_of_its_own_holds_as_asked() -> None:
-    case = make_case(Cell("sine_spread", "histgb", 0.9, 0), Settings(bases={"histgb": SMALL}, synthetic_rows=8000))
+    cell = Cell("sine_spread", "histgb", 0.9, 0)
+    case = make_case(cell, Settings(bases={"histgb": SMALL}, synthetic_rows=8000))
     assert case.truth is not None
     oracle = Measures(case).all(Outcome(case.truth.quantile(case.test.X, [0.05, 0.95])))
     assert oracle["true_gap"] == pytest.approx(0, abs=1e-9)
     assert abs(oracle["coverage"] - 0.9) < 4 * np.sqrt(0.09 / 2000)
-    drawn = benchmark_rows._drawn_covered(case)
+    drawn = benchmark_rows.drawn_covered(case, cell)
     inside = (drawn[:, 0] <= case.test.y) & (case.test.y <= drawn[:, 1])
     assert abs(inside.mean() - 0.9) < 4 * np.sqrt(0.09 / 2000)
     assert abs(Measures(case).conditional(drawn)["ert"]) < 0.02
+    other = benchmark_rows.drawn_covered(case, cell._replace(data="radial_spread"))
+    assert np.isclose((drawn == other).all(axis=1).mean(), 0.82, atol=0.05)  # 0.9² + 0.1²: drawn apart
 
 
 # -- Tables ----------------------------------------------------------------------------------------------------------
@@ -425,12 +431,28 @@ def test_methods_are_compared_on_the_seeds_they_have() -> None:
 def test_coverage_in_standard_errors() -> None:
     rows = made_up({"CQR": {"bike": [1.0, 1.0, 1.0]}}).assign(coverage=[0.9, 0.92, 0.94])
     found = benchmark_tables.coverage_table(rows).iloc[0]
-    error = 0.02 * np.sqrt(2 / 3)
+    error = 0.02 / np.sqrt(3)  # splits are drawn independently
     assert found[["difference", "standard_error", "in_errors"]].tolist() == pytest.approx([0.02, error, 0.02 / error])
 
 
 def test_hours_count_each_cell_once() -> None:
     assert benchmark_tables.hours_table(TWO_SETS)["hours"].tolist() == [1.5, 1.5]  # three seeds of half an hour
+
+
+def test_the_page_s_numbers_are_those_of_its_rows() -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    page = (docs / "benchmark.md").read_text(encoding="utf-8")
+    rows = benchmark.read_rows(docs / "benchmark" / "rows.parquet")
+    rows = rows[(rows["level"] == 0.9) & rows["base"].isin(["histgb", "lightgbm"]) & (rows["drawn"] == 0)]
+    against = benchmark_tables.summary_table(rows, "MAPIE").set_index(["base", "method"])
+    for base in ("histgb", "lightgbm"):
+        for method in ("ICQR, auto", "ICQR, residual, auto"):
+            found = against.loc[(base, method)]
+            assert f"| {base} | {method} | {found['ert']:.2f} | {found['score']:.3f} |" in page
+    for found in benchmark_tables.summary_table(rows).to_dict("records"):
+        if found["method"] != FLOOR:
+            numbers = "{score:.3f} | {width:.3f} | {ert:.2f} ({ert_low:.2f} to {ert_high:.2f})".format(**found)
+            assert f"| {found['method']} | {numbers} |" in page
 
 
 # -- The command -----------------------------------------------------------------------------------------------------

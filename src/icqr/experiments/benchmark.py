@@ -82,17 +82,18 @@ def _file(folder: Path, cell: Cell) -> Path:
 
 
 def write_results(out: Path) -> Path:
-    """Write rows, tables and figures from the finished cells."""
-    parquet = need("pyarrow.parquet")
+    """Write rows from the finished cells, and tables and figures from rows; those alone are enough for them."""
+    parquet, written = need("pyarrow.parquet"), out / "rows.parquet"
     files = sorted((out / "cells").glob("*.parquet"))
-    if not files:
+    if files:
+        rows = [parquet.read_table(file, schema=schema(COLUMNS)) for file in files]
+        write_table(written, need("pyarrow").concat_tables(rows))
+    elif not written.exists():
         raise ValueError(f"{out} has no finished cells; run the benchmark with --out {out}, without --tables-only")
-    rows = need("pyarrow").concat_tables([parquet.read_table(file, schema=schema(COLUMNS)) for file in files])
-    write_table(out / "rows.parquet", rows)
-    found = read_rows(out / "rows.parquet")
+    found = read_rows(written)
     write_tables(found, out / "tables")
     write_figures(found, out / "figures")
-    return out / "rows.parquet"
+    return written
 
 
 def read_rows(file: Path) -> pd.DataFrame:

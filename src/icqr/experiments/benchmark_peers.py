@@ -4,18 +4,20 @@ A peer never sees the features: its "rows" are the three quantiles that the fitt
 one of them. So every peer, whatever input it takes, works with the same predictions. A package that is not installed
 leaves a gap that the tables state.
 
-conformal-tights is not here. It takes neither a fitted quantile model nor calibration rows of one's own, and asks for
-the full xgboost and darts, which can't be installed beside the versions tested here (xgboost-cpu).
+conformal-tights is not here: it takes neither a fitted quantile model nor calibration rows of one's own.
+``benchmarks/tights.py`` runs it on the same splits.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from icqr.calibration import conformal_rank, offset_level
 from icqr.experiments.benchmark_methods import Case, Method, Outcome
 from icqr.experiments.extras import need
 from icqr.features import FloatArray
@@ -47,13 +49,32 @@ def _widths(quantiles: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(width, 1e-3 * np.median(width)))
 
 
+def promised(sizes: Sequence[int], level: float, symmetric: bool = True) -> float:
+    """Give the mean coverage that split conformal prediction promises in groups of so many calibration rows.
+
+    Examples
+    --------
+    >>> round(promised([9, 4], 0.9), 3)  # 9 / 10 of nine rows; four are too few, and everything is covered
+    0.931
+    """
+    ranks = [conformal_rank(n, offset_level(level, symmetric)) for n in sizes]
+    shares = [rank / (n + 1) for rank, n in zip(ranks, sizes, strict=True)]
+    return float(np.average(shares if symmetric else [2 * share - 1 for share in shares], weights=sizes))
+
+
+def _outcome(case: Case, intervals: FloatArray, symmetric: bool = True) -> Outcome:
+    """Give intervals with one offset, or one a side, for all rows."""
+    return Outcome(intervals, promised([len(case.calibration)], case.level, symmetric))
+
+
 def _mapie(symmetric: bool) -> Method:
     def run(case: Case) -> Outcome:
         model = need("mapie.regression", "benchmark").ConformalizedQuantileRegressor(
             [_LOWER, _UPPER, _MEDIAN], confidence_level=case.level, prefit=True
         )
         model.conformalize(case.quantiles(case.calibration.X), case.calibration.y)
-        return Outcome(model.predict_interval(case.quantiles(case.test.X), symmetric_correction=symmetric)[1][:, :, 0])
+        found = model.predict_interval(case.quantiles(case.test.X), symmetric_correction=symmetric)[1][:, :, 0]
+        return _outcome(case, found, symmetric)
 
     return run
 
@@ -76,7 +97,7 @@ def _crepes_normalized(case: Case) -> Outcome:
     known, new = case.quantiles(case.calibration.X), case.quantiles(case.test.X)
     model = need("crepes", "benchmark").ConformalRegressor()
     model.fit(case.calibration.y - known[:, 1], sigmas=_widths(known))
-    return Outcome(model.predict_int(new[:, 1], sigmas=_widths(new), confidence=case.level))
+    return _outcome(case, model.predict_int(new[:, 1], sigmas=_widths(new), confidence=case.level))
 
 
 def _crepes_mondrian(case: Case) -> Outcome:
@@ -86,7 +107,8 @@ def _crepes_mondrian(case: Case) -> Outcome:
     bins, edges = binning(_widths(known), bins=10, seed=case.seed)
     model = need("crepes", "benchmark").ConformalRegressor().fit(case.calibration.y - known[:, 1], bins=bins)
     new_bins = binning(_widths(new), bins=edges, seed=case.seed)
-    return Outcome(model.predict_int(new[:, 1], bins=new_bins, confidence=case.level), n_groups=len(edges) - 1)
+    found = model.predict_int(new[:, 1], bins=new_bins, confidence=case.level)
+    return Outcome(found, promised(np.bincount(bins).tolist(), case.level), n_groups=len(edges) - 1)
 
 
 def _puncc(case: Case) -> Outcome:
@@ -97,7 +119,7 @@ def _puncc(case: Case) -> Outcome:
     model = regression.CQR(prediction.DualPredictor([_LOWER, _UPPER], is_trained=[True, True]), train=False)
     model.fit(X_calib=case.quantiles(case.calibration.X), y_calib=case.calibration.y)
     _, lower, upper = model.predict(case.quantiles(case.test.X), alpha=1 - case.level)
-    return Outcome(np.column_stack([lower, upper]))
+    return _outcome(case, np.column_stack([lower, upper]))
 
 
 #: Other packages' methods by name, in the order of the tables.

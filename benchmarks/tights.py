@@ -1,0 +1,95 @@
+"""conformal-tights on the benchmark's splits, beside methods that `icqr.experiments.benchmark` ran on them.
+
+    pip install "icqr[benchmark]" conformal-tights
+    python benchmarks/tights.py DIR --seeds 5
+
+It is no method of the benchmark because it takes neither a fitted quantile model nor calibration rows of one's own:
+it fits a point model and quantiles by XGBoost, and draws its calibration rows itself. So here it gets both, the rows
+that train and those that calibrate, and judges on the same rows as all others. "default" is as it comes, "lightgbm" has
+the benchmark's LightGBM as its point model. Other methods' numbers are read from ``DIR/rows.parquet``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import measuring
+import numpy as np
+import pandas as pd
+from conformal_tights import ConformalCoherentQuantileRegressor
+from threadpoolctl import threadpool_limits
+
+from icqr.experiments.benchmark import read_rows
+from icqr.experiments.benchmark_methods import Outcome
+from icqr.experiments.benchmark_rows import Measures, make_case
+from icqr.experiments.benchmark_settings import REAL, Cell, Settings
+
+LEVEL, BASE = 0.9, "lightgbm"
+SETTINGS = Settings()
+OURS = "ICQR, residual, auto"
+METHODS = ["CQR", OURS, "default", BASE]
+MEASURES = ["coverage", "interval score", "ERT", "seconds"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="of the benchmark")
+    parser.add_argument("--seeds", type=int, default=5)
+    options = parser.parse_args()
+    rows = read_rows(options.folder / "rows.parquet")
+    rows = rows[(rows["base"] == BASE) & (rows["level"] == LEVEL) & (rows["seed"] < options.seeds)]
+    shown = [
+        (measure, name) for measure in MEASURES for name in METHODS if (measure, name) != ("interval score", "CQR")
+    ]
+    measuring.print_head(["data", "seeds", *(f"{measure}, {name}" for measure, name in shown)])
+    found = {}
+    for data in [data for data in REAL if data in set(rows["data"])]:
+        known = rows[rows["data"] == data]
+        seeds = known["seed"].unique()
+        of_set = {name: beside(known[known["method"] == name]) for name in METHODS[:2]}
+        of_set |= {name: np.mean([tights(data, seed, name) for seed in seeds], axis=0) for name in METHODS[2:]}
+        table = pd.DataFrame(of_set, index=MEASURES)
+        table.loc["interval score"] /= table.loc["interval score", "CQR"]
+        measuring.print_row([data, len(seeds), *(float(table.loc[cell]) for cell in shown)])
+        found[data] = table
+    scores, erts = (pd.DataFrame({data: table.loc[row] for data, table in found.items()}) for row in MEASURES[1:3])
+    print("interval score / CQR's:", np.exp(np.log(scores).mean(axis=1)).round(3).to_dict())
+    print("ERT / CQR's:", (erts.sum(axis=1) / erts.loc["CQR"].sum()).round(2).to_dict())
+
+
+def beside(rows: pd.DataFrame) -> Any:
+    """Give the means of a method of the benchmark."""
+    seconds = rows["base_seconds"] + rows["own_seconds"]
+    return np.array([rows["coverage"].mean(), rows["interval_score"].mean(), rows["ert"].mean(), seconds.mean()])
+
+
+def tights(data: str, seed: int, kind: str) -> Any:
+    """Give the measures of conformal-tights on one split."""
+    case = make_case(Cell(data, BASE, LEVEL, seed), SETTINGS)
+    everything = numbered(pd.concat([rows.X for rows in (case.train, case.calibration, case.test)]))
+    X, X_test = everything[: -len(case.test)], everything[-len(case.test) :]
+    y = np.concatenate([case.train.y, case.calibration.y])
+    estimator = "auto" if kind == "default" else SETTINGS.bases[BASE].make(seed)
+    model = ConformalCoherentQuantileRegressor(estimator, random_state=seed)
+    start = time.process_time()
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own
+        model.fit(X, y)
+        intervals = np.asarray(model.predict_interval(X_test, coverage=LEVEL))
+        seconds = time.process_time() - start
+        measures = Measures(case).all(Outcome(intervals))
+    return np.array([measures["coverage"], measures["interval_score"], measures["ert"], seconds])
+
+
+def numbered(X: pd.DataFrame) -> pd.DataFrame:
+    """Give categories numbers for names: it refuses text."""
+    texts = X.select_dtypes(exclude="number").columns
+    return X.assign(**{name: X[name].astype("category").cat.codes.astype("category") for name in texts})
+
+
+if __name__ == "__main__":
+    main()
