@@ -22,7 +22,7 @@ from icqr.experiments.benchmark_methods import METHODS, Outcome, split
 from icqr.experiments.benchmark_peers import PEERS
 from icqr.experiments.benchmark_rows import FLOOR, KEY, Measures, make_case, run_cell
 from icqr.experiments.benchmark_settings import BASES, MORE, PLANS, SYNTHETIC, Base, Cell, Settings, cells
-from icqr.experiments.benchmark_statistics import corrected_error, holm, paired, ratio_of_sums
+from icqr.experiments.benchmark_statistics import corrected_error, holm, mean_over_sets, paired, ratio_of_sums
 from icqr.experiments.shared_fits import Fits, FoldMean, Shared, SharedResiduals
 from icqr.partition import ScorePartition
 from icqr.quantiles import ResidualQuantiles
@@ -116,6 +116,22 @@ def test_the_bootstrap_interval_of_one_set_is_that_of_a_mean() -> None:
     half = 1.96 * values.std() / np.sqrt(400) / 2
     assert ratio == pytest.approx(values.mean() / 2)
     assert (low, high) == pytest.approx((ratio - half, ratio + half), abs=0.1 * half)
+
+
+def test_a_mean_over_sets_weighs_them_equally_and_its_interval_holds_sets_and_seeds() -> None:
+    rng = np.random.default_rng(0)
+    values = [
+        centre + 0.5 * rng.normal(size=size) for centre, size in zip(rng.normal(size=30), [4, 20] * 15, strict=True)
+    ]
+    mean, low, high = mean_over_sets(values, n_resamples=5000)
+    means = [of_set.mean() for of_set in values]
+    assert mean == pytest.approx(np.mean(means))
+    # Drawing seeds again adds their part of the variance to that of the sets' means.
+    error = np.sqrt(np.var(means) + np.mean([of_set.var() / len(of_set) for of_set in values])) / np.sqrt(30)
+    assert [low, high] == pytest.approx([mean - 1.96 * error, mean + 1.96 * error], abs=0.1 * error)
+    infinite = mean_over_sets([np.array([np.inf, 0.0]), np.array([1.0])])
+    assert infinite[0] == np.inf
+    assert np.isnan(infinite[1:]).all()
 
 
 def test_negative_sums_are_not_clipped() -> None:
@@ -394,6 +410,11 @@ def test_wins_losses_and_ratios_by_hand() -> None:
     summary = benchmark_tables.summary_table(TWO_SETS).set_index("method")
     assert summary["score"].to_dict() == pytest.approx({"CQR": 1, "half": 0.5, "same": 1, "double": 2}, rel=1e-3)
     assert summary["ert"].to_dict() == pytest.approx({"CQR": 1, "half": 0.5, "same": 1, "double": 2}, rel=1e-3)
+    assert (summary["score_low"] <= summary["score"]).all()
+    assert (summary["score"] <= summary["score_high"]).all()
+    parts = benchmark_tables.summary_table(TWO_SETS.assign(ert_under=0.3 * TWO_SETS["ert"], ert_over=0.1))
+    assert parts.set_index("method").loc["half", "ert_under"] == pytest.approx(0.15, rel=1e-3)
+    assert parts.set_index("method").loc["half", "ert_over"] == pytest.approx(0.1 / 0.55)  # CQR has (1 + 0.1) / 2
     assert summary["better"].to_dict() == {"CQR": 0, "half": 2, "same": 0, "double": 0}
     assert summary["worse"].to_dict() == {"CQR": 0, "half": 0, "same": 0, "double": 2}
     assert summary["times"].eq(1).all()
@@ -449,10 +470,9 @@ def test_the_page_s_numbers_are_those_of_its_rows() -> None:
         for method in ("ICQR, auto", "ICQR, residual, auto"):
             found = against.loc[(base, method)]
             assert f"| {base} | {method} | {found['ert']:.2f} | {found['score']:.3f} |" in page
-    for found in benchmark_tables.summary_table(rows).to_dict("records"):
-        if found["method"] != FLOOR:
-            numbers = "{score:.3f} | {width:.3f} | {ert:.2f} ({ert_low:.2f} to {ert_high:.2f})".format(**found)
-            assert f"| {found['method']} | {numbers} |" in page
+    summary = benchmark_tables._readable(benchmark_tables.summary_table(rows)).drop(columns=["base", "level", "kind"])
+    for cells_of_row in summary.itertuples(index=False):
+        assert f"| {' | '.join(map(str, cells_of_row))} |" in page
 
 
 # -- The command -----------------------------------------------------------------------------------------------------

@@ -103,8 +103,7 @@ def ratio_of_sums(
 ) -> tuple[float, float, float]:
     """Give a sum over data sets divided by another, each set's value a mean over seeds, with a 95 % bootstrap interval.
 
-    Data sets are drawn with replacement, and in each the seeds, both sums from the same draws. So the interval holds
-    what other sets of this kind, and other seeds, might have given. Nothing is clipped.
+    Both sums are from the same draws (`_sums`). Nothing is clipped.
 
     Parameters
     ----------
@@ -116,17 +115,42 @@ def ratio_of_sums(
     >>> ratio_of_sums([np.array([1.0, 3.0]), np.array([2.0])], [np.array([2.0, 6.0]), np.array([4.0])])
     (0.5, 0.5, 0.5)
     """
-    sizes = np.array([len(values) for values in over])
-    padded = np.zeros((2, len(sizes), sizes.max()))
-    for which, values in enumerate((over, under)):
+    (a, b), (drawn_a, drawn_b) = _sums((over, under), n_resamples, seed)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.quantile(drawn_a / drawn_b, [0.025, 0.975])
+        return float(a / b), float(low), float(high)
+
+
+def mean_over_sets(values: Sequence[FloatArray], n_resamples: int = 2000, seed: int = 0) -> tuple[float, float, float]:
+    """Give the mean over data sets, each set's value a mean over seeds, with a 95 % bootstrap interval.
+
+    With an infinite value the mean is infinite, and there is no interval.
+
+    Examples
+    --------
+    >>> mean_over_sets([np.array([1.0, 1.0]), np.array([1.0])])
+    (1.0, 1.0, 1.0)
+    """
+    if not all(np.isfinite(of_set).all() for of_set in values):
+        return float(np.mean([of_set.mean() for of_set in values])), np.nan, np.nan
+    (total,), (drawn,) = _sums((values,), n_resamples, seed)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(total / len(values)), float(low / len(values)), float(high / len(values))
+
+
+def _sums(quantities: Sequence[Sequence[FloatArray]], n_resamples: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Give each quantity's sum over data sets of the means over seeds, and (quantities, draws) of the same.
+
+    Data sets are drawn with replacement, and in each the seeds, all quantities by the same draws. So an interval holds
+    what other sets of this kind, and other seeds, might have given.
+    """
+    sizes = np.array([len(values) for values in quantities[0]])
+    padded = np.zeros((len(quantities), len(sizes), sizes.max()))
+    for which, values in enumerate(quantities):
         for row, of_set in enumerate(values):
             padded[which, row, : len(of_set)] = of_set
-    ratio = padded.sum(axis=2) @ (1 / sizes)
     rng = np.random.default_rng(seed)
     sets = rng.integers(len(sizes), size=(n_resamples, len(sizes), 1))
     seeds = (rng.uniform(size=(*sets.shape[:2], sizes.max())) * sizes[sets]).astype(int)
     weights = (np.arange(sizes.max()) < sizes[sets]) / sizes[sets]
-    drawn = (padded[:, sets, seeds] * weights).sum(axis=(2, 3))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = np.quantile(drawn[0] / drawn[1], [0.025, 0.975])
-        return float(ratio[0] / ratio[1]), float(low), float(high)
+    return padded.sum(axis=2) @ (1 / sizes), (padded[:, sets, seeds] * weights).sum(axis=(2, 3))

@@ -24,7 +24,7 @@ import pandas as pd
 
 from icqr.experiments.benchmark_rows import FLOOR
 from icqr.experiments.benchmark_settings import MORE, SYNTHETIC
-from icqr.experiments.benchmark_statistics import Paired, corrected_error, holm, paired, ratio_of_sums
+from icqr.experiments.benchmark_statistics import Paired, corrected_error, holm, mean_over_sets, paired, ratio_of_sums
 from icqr.experiments.tables import Table
 from icqr.features import FloatArray
 
@@ -176,16 +176,16 @@ def _mean_over(of_sets: list[pd.DataFrame], measure: str) -> float:
 
 
 def _scores(of_sets: list[pd.DataFrame]) -> dict[str, float]:
-    logs = {name: [_logs(of_set, name).mean() for of_set in of_sets] for name in ("interval_score", "mean_width")}
-    return {
-        "score": float(np.exp(np.mean(logs["interval_score"]))),
-        "width": float(np.exp(np.mean(logs["mean_width"]))),
-    }
+    score = np.exp(mean_over_sets([_logs(of_set, "interval_score") for of_set in of_sets]))
+    width = np.exp(np.mean([_logs(of_set, "mean_width").mean() for of_set in of_sets]))
+    return {**dict(zip(("score", "score_low", "score_high"), score.tolist(), strict=True)), "width": float(width)}
 
 
 def _ert(of_sets: list[pd.DataFrame]) -> dict[str, float]:
     over, under = ([of_set[name].to_numpy() for of_set in of_sets] for name in ("ert", "ert_reference"))
-    return dict(zip(("ert", "ert_low", "ert_high"), ratio_of_sums(over, under), strict=True))
+    found = dict(zip(("ert", "ert_low", "ert_high"), ratio_of_sums(over, under), strict=True))
+    reference = _mean_over(of_sets, "ert_reference")
+    return found | {name: _mean_over(of_sets, name) / reference for name in ("ert_under", "ert_over")}
 
 
 def _verdicts(found: pd.DataFrame) -> dict[str, int]:
@@ -236,14 +236,15 @@ def _readable(summary: pd.DataFrame) -> pd.DataFrame:
 
     def text(form: str, *names: str) -> list[str]:
         rows = summary[list(names)].itertuples(index=False)
-        return ["–" if np.isnan(row[0]) else form.format(*row) for row in rows]
+        return ["–" if np.isnan(row[0]) else "∞" if np.isinf(row[0]) else form.format(*row) for row in rows]
 
     return pd.DataFrame(
         {
             **{name: summary[name] for name in (*GRID, "kind", "method", "sets", "seeds")},
-            "interval score": text("{:.3f}", "score"),
+            "interval score": text("{:.3f} ({:.3f} to {:.3f})", "score", "score_low", "score_high"),
             "width": text("{:.3f}", "width"),
             "ERT": text("{:.2f} ({:.2f} to {:.2f})", "ert", "ert_low", "ert_high"),
+            "under + over": text("{:.2f} + {:.2f}", "ert_under", "ert_over"),
             "worst slab": text("{:.3f}", "worst_slab"),
             "by size": text("{:.3f}", "size_stratified"),
             "better, worse": text("{:.0f}, {:.0f}", "better", "worse"),
@@ -277,7 +278,8 @@ def _tables(rows: pd.DataFrame) -> Iterator[Table]:
 
 _SUMMARY = (
     "Over data sets, relative to {}: interval score and mean width, geometric means of the ratios; ERT, the sum over "
-    f"the reference's sum, with a 95 % bootstrap interval over sets and seeds (the row '{FLOOR}' is its noise floor); "
+    f"the reference's sum (the row '{FLOOR}' is its noise floor), and its parts from rows that are covered too seldom "
+    "(under) and too often (over); 95 % bootstrap intervals over sets and seeds; "
     "means of worst-slab and of size-stratified coverage; better and worse, the number of sets on which the interval "
     f"score differs by more than {100 * MARGIN:g} % (one-sided level {100 * SIGNIFICANCE:g} %, Nadeau–Bengio, Holm "
     "over sets); coverage minus the mean of what was promised, and that in standard errors; seconds of fitting and "
