@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from icqr.features import FloatArray
 
@@ -76,9 +77,9 @@ def paired(differences: ArrayLike, test_share: float, margin: float = 0.0) -> Pa
     if not error > 0:  # one split tells nothing of the spread
         below, above = (float(not beyond) if error == 0 else np.nan for beyond in (mean < -margin, mean > margin))
         return Paired(mean, error, mean - 0 * error, mean + 0 * error, below, above)
-    t = stats.t(len(values) - 1)
-    half = float(t.ppf(0.975)) * error
-    below, above = float(t.cdf((mean + margin) / error)), float(t.sf((mean - margin) / error))
+    freedom = len(values) - 1
+    half = float(special.stdtrit(freedom, 0.975)) * error
+    below, above = (float(special.stdtr(freedom, beyond / error)) for beyond in (mean + margin, margin - mean))
     return Paired(mean, error, mean - half, mean + half, below, above)
 
 
@@ -103,7 +104,7 @@ def ratio_of_sums(
 ) -> tuple[float, float, float]:
     """Give a sum over data sets divided by another, each set's value a mean over seeds, with a 95 % bootstrap interval.
 
-    Both sums are from the same draws (`_sums`). Nothing is clipped.
+    Both sums are from the same draws (`_weights`). Nothing is clipped.
 
     Parameters
     ----------
@@ -139,18 +140,23 @@ def mean_over_sets(values: Sequence[FloatArray], n_resamples: int = 2000, seed: 
 
 
 def _sums(quantities: Sequence[Sequence[FloatArray]], n_resamples: int, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Give each quantity's sum over data sets of the means over seeds, and (quantities, draws) of the same.
+    """Give each quantity's sum over data sets of the means over seeds, and (quantities, draws) of the same."""
+    sizes = [len(values) for values in quantities[0]]
+    values = np.array([np.concatenate(list(quantity)) for quantity in quantities])
+    return values @ np.repeat(1 / np.array(sizes), sizes), values @ _weights(tuple(sizes), n_resamples, seed)
 
-    Data sets are drawn with replacement, and in each the seeds, all quantities by the same draws. So an interval holds
-    what other sets of this kind, and other seeds, might have given.
+
+@lru_cache(maxsize=64)
+def _weights(sizes: tuple[int, ...], n_resamples: int, seed: int) -> FloatArray:
+    """Give (values, draws): how much each data set's values count, one set's after the other's.
+
+    Data sets are drawn with replacement, and in each the seeds. So an interval holds what other sets of this kind, and
+    other seeds, might have given.
     """
-    sizes = np.array([len(values) for values in quantities[0]])
-    padded = np.zeros((len(quantities), len(sizes), sizes.max()))
-    for which, values in enumerate(quantities):
-        for row, of_set in enumerate(values):
-            padded[which, row, : len(of_set)] = of_set
-    rng = np.random.default_rng(seed)
-    sets = rng.integers(len(sizes), size=(n_resamples, len(sizes), 1))
-    seeds = (rng.uniform(size=(*sets.shape[:2], sizes.max())) * sizes[sets]).astype(int)
-    weights = (np.arange(sizes.max()) < sizes[sets]) / sizes[sets]
-    return padded.sum(axis=2) @ (1 / sizes), (padded[:, sets, seeds] * weights).sum(axis=(2, 3))
+    rng, n, ends = np.random.default_rng(seed), np.array(sizes), np.cumsum(sizes)
+    weights = np.zeros((int(ends[-1]), n_resamples))
+    for draw in range(n_resamples):
+        sets = rng.integers(len(n), size=len(n))
+        seeds = np.concatenate([ends[j] - n[j] + rng.integers(n[j], size=n[j]) for j in sets])
+        np.add.at(weights[:, draw], seeds, np.repeat(1 / n[sets], n[sets]))
+    return weights
