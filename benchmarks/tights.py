@@ -42,9 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = read_rows(options.folder / "rows.parquet")
     rows = rows[(rows["base"] == BASE) & (rows["level"] == LEVEL) & (rows["seed"] < options.seeds)]
-    shown = [
-        (measure, name) for measure in MEASURES for name in METHODS if (measure, name) != ("interval score", "CQR")
-    ]
+    shown = [(measure, name) for measure in MEASURES[:2] for name in METHODS[1:]] + [("ERT", name) for name in METHODS]
     measuring.print_head(["data", "seeds", *(f"{measure}, {name}" for measure, name in shown)])
     found = {}
     for data in [data for data in REAL if data in set(rows["data"])]:
@@ -56,9 +54,10 @@ def main() -> None:
         table.loc["interval score"] /= table.loc["interval score", "CQR"]
         measuring.print_row([data, len(seeds), *(float(table.loc[cell]) for cell in shown)])
         found[data] = table
-    scores, erts = (pd.DataFrame({data: table.loc[row] for data, table in found.items()}) for row in MEASURES[1:3])
+    scores, erts, seconds = (pd.DataFrame({data: found[data].loc[row] for data in found}) for row in MEASURES[1:])
     print("interval score / CQR's:", np.exp(np.log(scores).mean(axis=1)).round(3).to_dict())
-    print("ERT / CQR's:", (erts.sum(axis=1) / erts.loc["CQR"].sum()).round(2).to_dict())
+    for name, values in (("ERT", erts), ("seconds", seconds)):
+        print(f"{name} / CQR's:", (values.sum(axis=1) / values.loc["CQR"].sum()).round(2).to_dict())
 
 
 def beside(rows: pd.DataFrame) -> Any:
