@@ -1,6 +1,6 @@
 """K-means on columns weighted by their importance for the score, in place of their importance for the quantiles.
 
-    ICQR_DATA_HOME=DATA python benchmarks/score_importance.py --seeds 3
+    ICQR_DATA_HOME=DATA python benchmarks/score_importance.py --seeds 8
 
 A regressor of the out-of-fold conformity score (that of `ScorePartition`) is asked which columns it needs, by
 permutation importance, and clusters are made on these weights. All else is as in the benchmark (LightGBM, coverage
@@ -30,14 +30,14 @@ LEVEL, BASE = 0.9, "lightgbm"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="*", choices=REAL, default=[name for name in REAL if name != "blog"])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("data", nargs="*", help=f"of {', '.join(REAL)} (default: all but blog)")
+    parser.add_argument("--seeds", type=int, default=8)
     options = parser.parse_args()
     kinds = ("quantiles", "score")
     columns = [f"{measure}, {kind}" for measure in ("interval score", "ERT", "groups") for kind in kinds]
     measuring.print_head(["data", *columns, "ERT, CQR"])
     found = []
-    for data in options.data:
+    for data in options.data or [name for name in REAL if name != "blog"]:
         cqr, *ours = np.mean([judged(data, 100 + i) for i in range(options.seeds)], axis=0)
         scores, erts, groups = np.transpose(ours)
         found.append([np.log(scores / cqr[0]), erts, cqr[1]])
