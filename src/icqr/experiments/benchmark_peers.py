@@ -5,7 +5,7 @@ one of them. So every peer, whatever input it takes, works with the same predict
 leaves a gap that the tables state.
 
 conformal-tights is not here: it takes neither a fitted quantile model nor calibration rows of one's own.
-``benchmarks/tights.py`` runs it on the same splits.
+``benchmarks/against_conformal_tights.py`` runs it on the same splits.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class Base:
     effort : str, optional
         The parameter that computing time is proportional to: trees or epochs.
     times : int, optional
-        The control's model has so many times the effort, so that it takes at least as long as what it controls for:
-        residual quantiles with ``partition="auto"``. The tables show the seconds of both.
+        The control's model has so many times the effort, so that over all data sets it takes at least as long as what
+        it controls for: residual quantiles with ``partition="auto"``. The tables show the seconds of both.
 
     Examples
     --------

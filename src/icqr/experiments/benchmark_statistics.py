@@ -146,7 +146,7 @@ def _sums(quantities: Sequence[Sequence[FloatArray]], n_resamples: int, seed: in
     return values @ np.repeat(1 / np.array(sizes), sizes), values @ _weights(tuple(sizes), n_resamples, seed)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _weights(sizes: tuple[int, ...], n_resamples: int, seed: int) -> FloatArray:
     """Give (values, draws): how much each data set's values count, one set's after the other's.
 

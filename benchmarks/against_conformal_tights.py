@@ -1,12 +1,12 @@
 """conformal-tights on the benchmark's splits, beside methods that `icqr.experiments.benchmark` ran on them.
 
     pip install "icqr[benchmark]" conformal-tights
-    python benchmarks/tights.py DIR --seeds 5
+    python benchmarks/against_conformal_tights.py DIR --seeds 5
 
 It is no method of the benchmark because it takes neither a fitted quantile model nor calibration rows of one's own:
 it fits a point model and quantiles by XGBoost, and draws its calibration rows itself. So here it gets both, the rows
-that train and those that calibrate, and judges on the same rows as all others. "default" is as it comes, "lightgbm" has
-the benchmark's LightGBM as its point model. Other methods' numbers are read from ``DIR/rows.parquet``.
+that train and those that calibrate, and is judged on the same rows as all others. "default" is as it comes, "lightgbm"
+has the benchmark's LightGBM as its point model. Other methods' numbers are read from ``DIR/rows.parquet``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from icqr.experiments.benchmark_settings import REAL, Cell, Settings
 
 LEVEL, BASE = 0.9, "lightgbm"
 SETTINGS = Settings()
-OURS = "ICQR, residual, auto"
-METHODS = ["CQR", OURS, "default", BASE]
+METHODS = ["CQR", "ICQR, residual, auto", "default", BASE]
 MEASURES = ["coverage", "interval score", "ERT", "seconds"]
 
 
