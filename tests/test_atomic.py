@@ -37,6 +37,11 @@ def test_after_an_error_the_file_is_as_it_was(error: BaseException, tmp_path: Pa
     assert os.listdir(tmp_path) == ["numbers.csv"]
 
 
+def test_a_folder_that_is_not_there_is_seen_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such folder; make it first"), replacing(tmp_path / "no" / "a.csv"):
+        pytest.fail("work that would be lost")
+
+
 def test_nothing_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), replacing(tmp_path / "numbers.csv"):
         pass

@@ -7,14 +7,27 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMRegressor
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
-from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, Naive, PermutationImportance, prefit
+from icqr import (
+    CQR,
+    ICQR,
+    QR,
+    GroupPartition,
+    KMeansPartition,
+    Naive,
+    PermutationImportance,
+    ResidualQuantiles,
+    ScorePartition,
+    prefit,
+)
 
 METHODS = (Naive, QR, CQR, ICQR)
 # QR and CQR ask the same quantile models as ICQR, which also looks for groups in the columns.
@@ -71,8 +84,8 @@ def refused(method: Any, X: Any, y: Any, message: str, kind: Any = ValueError, *
     assert Recorder.fits == before
 
 
-def gives_intervals(model: Any, X: Any, y: Any) -> np.ndarray:
-    intervals = model.fit(X, y).predict_interval(X)
+def gives_intervals(model: Any, X: Any, y: Any, **fit_params: Any) -> np.ndarray:
+    intervals = model.fit(X, y, **fit_params).predict_interval(X)
     assert intervals.shape == (len(X), 2)
     assert np.isfinite(intervals).all()
     assert (intervals[:, 0] <= intervals[:, 1]).all()
@@ -212,8 +225,9 @@ def test_a_bad_value_names_its_row_wherever_the_split_puts_it(column: str) -> No
         (X.rename(columns={"a": "A"}), r"(?s)unseen at fit time:\n- A"),
         (X.to_numpy()[:, :2], "X has 2 features, but .* is expecting 3"),
         (X.assign(a="text"), "Column 'a' held numbers in training and now holds something else"),
+        (X.assign(a=pd.Timestamp("2020-01-01")), "Column 'a' held numbers in training and now holds dates"),
     ],
-    ids=["reordered", "missing", "renamed", "fewer", "text"],
+    ids=["reordered", "missing", "renamed", "fewer", "text", "dates"],
 )
 # An array has no names: scikit-learn warns before it counts.
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
@@ -226,6 +240,8 @@ def test_numbered_columns_in_another_order_are_refused() -> None:
     numbered = X[["a", "b"]].set_axis([0, 1], axis=1)
     with pytest.raises(ValueError, match=r"the columns it had in fit, in the same order: \[0, 1\], got \[1, 0\]"):
         CQR(quick(), coverage=0.8).fit(numbered, Y).predict_interval(numbered[[1, 0]])
+    with pytest.raises(ValueError, match=r"the columns it had in fit, in the same order: \[1, 0\], got \[0, 1\]"):
+        CQR(quick(), coverage=0.8).fit(numbered[[1, 0]], Y).predict_interval(numbered)
 
 
 @pytest.mark.parametrize("method", CALIBRATED)
@@ -409,6 +425,32 @@ def test_a_weight_too_few_is_named_before_the_split(method: Any) -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match=r"one weight for each of the 100 rows of X, got shape \(99,\)"):
         method().fit(rng.uniform(size=(100, 2)), rng.uniform(size=100), sample_weight=np.ones(99))
+
+
+@pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
+def test_weights_of_evaluation_rows_are_not_those_of_the_rows() -> None:
+    model = LGBMRegressor(n_estimators=2, n_jobs=1, verbosity=-1)
+    evaluated = {"eval_set": [(X[:20], Y[:20])], "eval_sample_weight": [np.ones(20)]}
+    gives_intervals(CQR(model, 0.8, random_state=0), X, Y, **evaluated)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ICQR(quick(), 0.8),
+        ICQR(quick(), 0.8, partition=ScorePartition()),
+        CQR(ResidualQuantiles(quick()), 0.8),
+        CQR(TransformedTargetRegressor(ResidualQuantiles(quick()), func=np.cbrt, inverse_func=lambda t: t**3), 0.8),
+        Naive(quick(), 0.8),
+    ],
+)
+@pytest.mark.parametrize("row", [0, 30, 59])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of small groups, and of a column that says little
+def test_a_rare_text_among_numbers_may_be_in_any_row(model: Any, row: int) -> None:
+    mixed = X["b"].astype(object)
+    mixed[row] = "n/a"
+    for seed in (0, 1, 2):
+        gives_intervals(clone(model).set_params(random_state=seed), X.assign(b=mixed), Y)
 
 
 def test_naive_needs_a_regressor() -> None:

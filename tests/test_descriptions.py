@@ -124,6 +124,16 @@ def test_arrays_missing_values_and_groups_without_rows() -> None:
     assert empty["fidelity"].tolist() == [0.75, 0.25]
 
 
+def test_columns_that_are_no_numbers_or_categories_are_not_used() -> None:
+    X = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=100), "any": [{}] * 100, "x": np.arange(100)})
+    labels = (np.arange(100) > 40).astype(int)
+    weights = np.array([3.0, 2.0, 1.0])
+    assert describe_groups(X, labels, 2, weights)["rule"].tolist() == ["x ≤ 40", "x > 40"]
+    nothing = describe_groups(X[["day", "any"]], labels, 2)
+    assert nothing["rule"].tolist() == ["all rows", "all rows"]
+    assert nothing["fidelity"].tolist() == [0.41, 0.59]
+
+
 def test_one_group_is_all_rows() -> None:
     assert describe_groups(rows(), np.zeros(400, dtype=int), 1)["rule"].tolist() == ["all rows"]
 

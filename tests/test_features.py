@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from icqr import features
-from icqr.features import MOST_ONE_HOT, Features, as_table, warn_about_text
+from icqr.features import MOST_ONE_HOT, Features, align, as_table, settle_kinds, warn_about_text
 
 
 def one(values, **options):
@@ -89,6 +89,8 @@ def test_other_polars_objects_are_refused(X):
         (np.zeros((2, 2, 2)), ValueError, "dim 3"),
         ([[1.0, np.inf]], ValueError, "infinity"),
         (np.array([[1.0 + 2j, 0]]), ValueError, "Complex data not supported"),
+        (np.array([["2020-01-01"]], dtype="M8[D]"), ValueError, "X holds dates or durations .*Turn it into numbers"),
+        (np.array([[1]], dtype="m8[s]"), ValueError, "X holds dates or durations"),
         (sparse.csr_array(np.eye(2)), TypeError, "dense data is required"),
         (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), ValueError, "unique; these appear more than once: a"),
     ],
@@ -153,6 +155,16 @@ def test_a_column_of_text_and_numbers_is_categorical():
     assert transformed(column, column).astype(object).tolist()[:3] == ["a", 1, 2.5]
 
 
+def test_kinds_are_settled_by_all_rows():
+    frame = pd.DataFrame({"z": [1.5, 2.5, "n/a"], "text": ["a", "b", None], "any": [[], {}, "x"], "n": [1, 2, 3]})
+    settled = settle_kinds(frame)
+    assert isinstance(settled["z"].dtype, pd.CategoricalDtype)
+    assert settled.drop(columns="z").equals(frame.drop(columns="z"))
+    assert frame["z"].dtype == object, "what was given stays as it is"
+    assert Features(settled[["z", "n"]][:2]).categorical == ["z"]
+    assert Features(frame[["z"]][:2]).categorical == [], "the first rows alone hold numbers"
+
+
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [
@@ -188,6 +200,47 @@ def test_a_text_column_may_come_without_any_known_text(new):
 def test_a_number_column_that_turns_to_text_is_refused():
     with pytest.raises(ValueError, match="'z' held numbers in training and now holds something else"):
         transformed(one([1, 2]), one(["1", "many"]))
+
+
+@pytest.mark.parametrize(
+    ("X", "columns"),
+    [
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), ["a", "b"]),
+        (np.zeros((1, 2)), ["a", "b"]),
+        (pd.DataFrame(np.zeros((1, 2))), ["a", "b"]),
+        (pd.DataFrame(np.zeros((1, 2))), [0, 1]),
+        (pd.DataFrame(np.zeros((1, 2))), [10, 20]),
+    ],
+)
+def test_rows_without_names_get_those_of_the_training_rows(X, columns):
+    assert list(align(X, pd.Index(columns)).columns) == columns
+
+
+def test_rows_become_an_array_where_the_training_rows_were_one():
+    aligned = align(pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [True, False]}), None)
+    np.testing.assert_array_equal(aligned, [[1.0, 1.0], [np.nan, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("columns", "fitted"),
+    [([1, 0], [0, 1]), ([0, 1], [1, 0]), ([0, 1], [0, 2]), (["b", "a"], ["a", "b"]), (["a", "c"], ["a", "b"])],
+)
+def test_other_columns_or_another_order_are_refused(columns, fitted):
+    new = pd.DataFrame(np.zeros((1, 2)), columns=columns)
+    refused = pytest.raises(ValueError, match=r"X must have the columns it had in fit, in the same order: .* got ")
+    with refused:
+        align(new, pd.Index(fitted))
+    with refused:
+        Features(pd.DataFrame(np.zeros((1, 2)), columns=fitted)).transform(new)
+
+
+@pytest.mark.parametrize(
+    "new", [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01", tz="UTC"), pd.Timedelta(1, "D")]
+)
+@pytest.mark.parametrize("train", [one([1.0, 2.0]), np.array([[1.0], [2.0]])])
+def test_a_number_column_that_turns_to_dates_is_refused(train, new):
+    with pytest.raises(ValueError, match="'z' held numbers in training and now holds dates or durations"):
+        Features(train).transform(one([new, pd.NaT]))
 
 
 def test_integer_categories_may_come_back_as_floats():
@@ -266,6 +319,7 @@ def test_one_hot_stays_narrow():
     ("values", "message"),
     [
         ([f"{n / 7:.4f}" for n in range(199)] + ["n/a"], "100% of its values read as numbers: pd.to_numeric"),
+        ([*np.arange(199.0), "n/a"], "holds text and 200 of its 200 values.* 100% of its values read as numbers"),
         ([f"customer {n}" for n in range(200)], "Drop it, or turn it into numbers or fewer categories"),
     ],
 )
@@ -274,7 +328,10 @@ def test_text_that_says_little_is_warned_about(values, message):
         warn_about_text(pd.DataFrame({"a": values}))
 
 
-@pytest.mark.parametrize("values", [range(200), ["Bern", "Genf"] * 100, np.arange(200).astype(object)])
+@pytest.mark.parametrize(
+    "values",
+    [range(200), ["Bern", "Genf"] * 100, [1.5, "n/a"] * 100, [[], "text"] * 100, np.arange(200).astype(object)],
+)
 def test_numbers_and_categories_are_not_warned_about(values):
     warn_about_text(pd.DataFrame({"a": values}))
 

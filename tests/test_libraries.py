@@ -13,9 +13,11 @@ from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
+    VotingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, QuantileRegressor, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
@@ -161,6 +163,8 @@ def test_one_hot_for_models_without_categories():
     [
         make_pipeline(StandardScaler(), Ridge()),
         TransformedTargetRegressor(make_pipeline(StandardScaler(), LGBMRegressor())),
+        GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [1, 10]}),
+        VotingRegressor([("a", make_pipeline(StandardScaler(), Ridge()))]),
         Own(),
     ],
 )
@@ -177,6 +181,7 @@ def test_rows_that_stay_as_they_came(model):
     [
         (LGBMRegressor(), ["a[b]<c>", "x:y", "n"], True),
         (LGBMRegressor(), ["a b", "Größe_1", "n"], False),
+        (LGBMRegressor(), ["a b", "a_b", "n"], True),
         (LGBMRegressor(), [10, 20, 30], True),
         (XGBRegressor(), ["a[b]<c>", "x:y", "n"], True),
         (XGBRegressor(), ["a b", "x:y", "n"], False),
@@ -201,6 +206,13 @@ def test_evaluation_rows_are_encoded_like_training_rows(params):
     [(X, y)] = Encoder(LGBMRegressor(), FRAME).fit_params(params)["eval_set"]
     assert X["city"].cat.categories.tolist() == [0, 1]
     assert y == [0]
+
+
+@pytest.mark.parametrize("name", ["eval_set", "X_val", "eval_X"])
+def test_evaluation_rows_have_their_columns_in_the_same_order(name):
+    new = NEW[NEW.columns[::-1]]
+    with pytest.raises(ValueError, match="X must have the columns it had in fit, in the same order"):
+        Encoder(LGBMRegressor(), FRAME).fit_params({name: [(new, [0])] if name == "eval_set" else new})
 
 
 @pytest.mark.parametrize("name", ["X_val", "eval_X"])

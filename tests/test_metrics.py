@@ -482,6 +482,26 @@ def test_the_worst_slab_finds_a_planted_one_along_a_feature() -> None:
     assert slab.coverage == m.coverage_score(y[slab.rows], intervals[slab.rows])
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200, 1e300])
+def test_the_worst_slab_is_the_same_in_any_unit(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((1000, 3))
+    y, intervals = with_coverage(rng, np.where(X[:, 0] < 0.3, 0.5, 0.95))
+    slab, other = (m.worst_slab_coverage(y, intervals, table) for table in (X, X * [scale, 1, 1]))
+    np.testing.assert_array_equal(slab.rows, other.rows)
+    projection = (X * [scale, 1, 1])[other.rows] @ other.direction.to_numpy()
+    assert ((projection >= other.lower) & (projection <= other.upper)).all()
+
+
+def test_columns_of_the_same_name_are_two_columns() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.random((400, 2)))
+    y, intervals = with_coverage(rng, np.where(X[0] < 0.3, 0.5, 0.95))
+    twice = X.set_axis(["a", "a"], axis=1)
+    pd.testing.assert_frame_equal(*(m.excess_risk(y, intervals, table, coverage=0.9) for table in (X, twice)))
+    assert m.worst_slab_coverage(y, intervals, twice).direction.index.tolist() == ["a (0)", "a (1)"]
+
+
 def test_the_worst_slab_finds_a_planted_one_across_features() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(4000, 2)) * [1, 1000] + [5, 0]

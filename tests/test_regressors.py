@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from icqr import (
@@ -30,6 +30,7 @@ from icqr import (
     Naive,
     PermutationImportance,
     QuantileModel,
+    ScorePartition,
     WholePartition,
     features,
     prefit,
@@ -572,6 +573,19 @@ def test_parameters_set_after_fit_change_no_fitted_bounds() -> None:
 
 def test_pickles_predict_the_same(model: Any) -> None:
     same(pickle.loads(pickle.dumps(model)), model)
+
+
+def _days_as_numbers(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(day=(rows["day"] - pd.Timestamp(0)).dt.days)
+
+
+def test_groups_are_in_words_where_only_the_pipeline_reads_dates() -> None:
+    frame = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=len(X)), "x": X["size"].to_numpy()})
+    pipeline = make_pipeline(FunctionTransformer(_days_as_numbers), HistGradientBoostingRegressor(max_iter=2))
+    model = ICQR(pipeline, 0.8, partition=ScorePartition(2, estimator=pipeline), random_state=0).fit(frame, Y)
+    assert "x " in model.groups_["features"][0]
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_interval(frame), model.predict_interval(frame))
 
 
 def test_predicting_changes_no_state(model: Any) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from sklearn.exceptions import DataConversionWarning
 
-from icqr.rows import Rows, align, check_target
+from icqr.rows import Rows, check_target
 
 NO_LIMITS = (-np.inf, np.inf)
 FRAME = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}, index=[7, 7, 9])
@@ -108,28 +108,3 @@ def test_rows_are_taken_and_put_together_by_position(X: Any) -> None:
     np.testing.assert_array_equal(np.asarray(again.X), np.asarray(X))
     np.testing.assert_array_equal(again.y, rows.y)
     np.testing.assert_array_equal(again.index, rows.index)
-
-
-@pytest.mark.parametrize(
-    ("X", "columns", "given"),
-    [
-        (FRAME, ["a", "b"], ["a", "b"]),
-        (np.zeros((1, 2)), ["a", "b"], ["a", "b"]),
-        (pd.DataFrame(np.zeros((1, 2))), ["a", "b"], ["a", "b"]),
-        (pd.DataFrame(np.zeros((1, 2))), [0, 1], [0, 1]),
-    ],
-)
-def test_rows_without_names_get_those_of_the_training_rows(X: Any, columns: list[Any], given: list[Any]) -> None:
-    assert list(align(X, pd.Index(columns)).columns) == given
-
-
-def test_rows_become_an_array_where_the_training_rows_were_one() -> None:
-    aligned = align(pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [True, False]}), None)
-    np.testing.assert_array_equal(aligned, [[1.0, 1.0], [np.nan, 0.0]])
-
-
-@pytest.mark.parametrize("columns", [[1, 0], ["b", "a"], ["a", "c"]])
-def test_other_columns_or_another_order_are_refused(columns: list[Any]) -> None:
-    fitted = pd.Index([0, 1]) if columns == [1, 0] else pd.Index(["a", "b"])
-    with pytest.raises(ValueError, match=r"X must have the columns it had in fit, in the same order: .* got "):
-        align(pd.DataFrame(np.zeros((1, 2)), columns=columns), fitted)

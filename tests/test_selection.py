@@ -76,6 +76,16 @@ def test_small_data_have_one_group() -> None:
     np.testing.assert_array_equal(model.predict_interval(X), expected.predict_interval(X))
 
 
+@pytest.mark.parametrize(("n_train", "coverage"), [(16, 0.9), (150, 0.99)])
+def test_training_rows_that_are_too_few_to_judge_give_one_group(n_train: int, coverage: float) -> None:
+    fresh = {"X_calibration": X[n_train:600], "y_calibration": Y[n_train:600]}
+    model = ICQR(LIGHT, coverage, partition="auto", random_state=0).fit(X[:n_train], Y[:n_train], **fresh)
+    assert isinstance(model.partition_, WholePartition)
+    assert model.selection_["chosen"].tolist() == [True]
+    expected = CQR(LIGHT, coverage, random_state=0).fit(X[:n_train], Y[:n_train], **fresh)
+    np.testing.assert_array_equal(model.predict_interval(X), expected.predict_interval(X))
+
+
 def test_of_candidates_as_good_as_the_best_the_most_groups_are_taken() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(size=(4000, 2)), rng.normal(size=4000)

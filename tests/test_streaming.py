@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,16 @@ def test_a_model_of_an_array_takes_all_other_columns(tmp_path: Path, rows: Any) 
     with pytest.warns(UserWarning, match="X has feature names"):
         ours = streaming.calibrate(copied(model), tmp_path, "y")
     np.testing.assert_array_equal(ours.calibration_.scores[0], model.calibrate(X[300:], y[300:]).calibration_.scores[0])
+
+
+def test_a_model_of_numbered_columns_finds_them_by_their_numbers(tmp_path: Path, rows: Any) -> None:
+    X, y = rows[0].set_axis([2, 0, 1], axis=1), rows[1].to_numpy()
+    model = icqr.CQR(random_state=0).fit(X[:300], y[:300])
+    X[300:][[0, 1, 2]].assign(y=y[300:]).set_axis(["0", "1", "2", "y"], axis=1).to_parquet(tmp_path / "fresh.parquet")
+    ours = streaming.calibrate(copied(model), tmp_path, "y")
+    np.testing.assert_array_equal(ours.calibration_.scores[0], model.calibrate(X[300:], y[300:]).calibration_.scores[0])
+    out = streaming.predict_interval(model, tmp_path, tmp_path / "intervals.parquet", [Fraction(9, 10)])
+    np.testing.assert_array_equal(pd.read_parquet(out)["lower_0.9"], model.predict_interval(X[300:])[:, 0])
 
 
 def test_whole_numbers_in_one_file_and_fractions_in_another_are_numbers(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path beside a file to write to; when the block ends without an error, it takes the file's place.
 
-    After an error, Ctrl-C or a full disk the file is as it was, and nothing is left beside it.
+    After an error, Ctrl-C or a full disk the file is as it was, and nothing is left beside it. That its folder is there
+    is checked at once.
 
     Examples
     --------
@@ -26,6 +27,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     '1,2'
     """
     real = Path(path).expanduser().resolve()  # of a link, the file that it leads to
+    if not real.parent.is_dir():
+        raise FileNotFoundError(f"can't write {real.name} to {real.parent}: there is no such folder; make it first")
     part = real.with_name(f".{real.name[:100]}.{secrets.token_hex(4)}.part")
     try:
         yield part

@@ -182,7 +182,7 @@ def _extract(archive: Path, member: str) -> Path:
     try:
         with zipfile.ZipFile(archive) as opened:
             return Path(opened.extract(member, archive.parent))
-    except (zipfile.BadZipFile, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError) as error:
         raise DatasetCorruptedError(f"the archive that was downloaded for {member} is damaged: {error}") from error
 
 

@@ -11,14 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
-from icqr.features import Features, FloatArray, IntArray, Table
+from icqr.features import Features, FloatArray, IntArray, Table, readable_columns
 from icqr.weighted_space import MOST_CATEGORIES
 
 
 def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> pd.DataFrame:
     """Say what each group is: a rule from a shallow tree, how well it fits, and the features that set the group apart.
 
-    Columns of weight zero are not used, and missing values count as the median.
+    Columns of weight zero are not used, nor those that are neither numbers nor categories (dates, which the user's
+    pipeline reads). Missing values count as the median.
 
     Returns
     -------
@@ -56,8 +57,13 @@ class _Columns:
 
     @classmethod
     def of(cls, X: Table, weights: FloatArray | None) -> _Columns:
-        matrix, origin, names = Features(X, max_categories=MOST_CATEGORIES).one_hot(X)
         share = np.ones(X.shape[1]) if weights is None or not np.any(weights) else np.asarray(weights)
+        readable = readable_columns(X)
+        if len(readable) < X.shape[1]:
+            X, share = pd.DataFrame(X).iloc[:, readable], share[readable]
+        if not readable:
+            return cls(np.empty((len(X), 0)), np.empty((len(X), 0), dtype=np.intp), [])
+        matrix, origin, names = Features(X, max_categories=MOST_CATEGORIES).one_hot(X)
         allowed = [j for j in np.argsort(-share, kind="stable")[:10] if share[j] > 0]
         kept = np.flatnonzero(np.isin(origin, allowed) & ~np.isnan(matrix).all(axis=0))
         matrix = matrix[:, kept]

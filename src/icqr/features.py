@@ -20,6 +20,11 @@ ROWS_AT_ONCE = 2**16
 MOST_ONE_HOT = 255
 #: Of tables with more values no copy is made.
 MOST_COPIED = 2**24
+_NUMBERS = (bool, int, float, np.number, np.bool_)
+_NO_DATES = (
+    "columns must be numbers or categories. Turn it into numbers first (for example year, month, hour, or days since a "
+    "start)."
+)
 
 
 def as_table(X: Any) -> Table:
@@ -49,6 +54,8 @@ def as_table(X: Any) -> Table:
     if isinstance(X, pd.DataFrame):
         _check_frame(X)
         return X
+    if getattr(getattr(X, "dtype", None), "kind", "") in ("m", "M"):
+        raise ValueError(f"X holds dates or durations ({X.dtype}); {_NO_DATES}")
     return np.asarray(check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"))
 
 
@@ -72,6 +79,39 @@ def _check_frame(X: pd.DataFrame) -> None:
     if not X.columns.is_unique:
         twice = sorted({str(name) for name in X.columns[X.columns.duplicated()]})
         raise ValueError(f"Column names must be unique; these appear more than once: {', '.join(twice)}. Rename them.")
+
+
+def align(X: Table, columns: list[Any] | pd.Index[Any] | None) -> Table:
+    """Give new rows the form of the training rows: with their column names, or (None) as an array of numbers.
+
+    Rows without names (an array, or columns numbered 0, 1, … where the training rows' are not numbered) get the names
+    by position.
+
+    Examples
+    --------
+    >>> align(np.array([[1.0, 2.0]]), pd.Index(["a", "b"])).columns.tolist()
+    ['a', 'b']
+    """
+    if columns is None:
+        return _as_array(X) if isinstance(X, pd.DataFrame) else X
+    if not isinstance(X, pd.DataFrame):
+        return pd.DataFrame(X, columns=columns)
+    names, known = list[Any](X.columns), list[Any](columns)
+    if names == known:
+        return X
+    if names == list(range(len(known))) and set(names).isdisjoint(known):
+        return X.set_axis(columns, axis=1)
+    raise ValueError(
+        f"X must have the columns it had in fit, in the same order: {known}, got {names}. "
+        "Select them by name, in that order."
+    )
+
+
+def _as_array(X: pd.DataFrame) -> FloatArray:
+    numbers = plain_numbers(X)
+    if numbers is not None:
+        return numbers
+    return np.column_stack([_as_numbers(X[name]).to_numpy(dtype=np.float64) for name in X.columns])
 
 
 def take_rows(X: Table, index: IntArray | slice) -> Table:
@@ -167,20 +207,13 @@ class Features:
 
     def transform(self, X: Table) -> Table:
         """Bring rows into the form of the training rows: a DataFrame or a float array, as these were."""
-        if self.names is not None:
-            return self.transform_frame(self._named(X))
+        X = align(X, self.names)
         if isinstance(X, pd.DataFrame):
-            X = np.column_stack([_as_numbers(X[name]).to_numpy(dtype=np.float64) for name in X.columns])
+            return self.transform_frame(X)
         if self.empty:
             X = X.copy()
             X[:, list(self.empty)] = 0.0
         return X
-
-    def _named(self, X: Table) -> pd.DataFrame:
-        """Give rows without the training rows' names (an array, say) these names, by position."""
-        if isinstance(X, pd.DataFrame) and X.columns.tolist() == self.names:
-            return X
-        return pd.DataFrame(X).set_axis(self.names or [], axis=1)
 
     def transform_frame(self, X: pd.DataFrame) -> pd.DataFrame:
         """Bring a DataFrame's rows into the form of the training rows; plain numbers stay as they are."""
@@ -220,7 +253,7 @@ class Features:
         origin, codes = (part[positions] for part in self._layout())
         if self.names is None:
             return np.array(np.asarray(self.transform(X))[:, origin], dtype=np.float64)
-        frame = X if isinstance(X, pd.DataFrame) else self._named(X)
+        frame = pd.DataFrame(align(X, self.names))
         numbers = None if self.categories or self.empty else _some_numbers(frame, origin)
         if numbers is not None:
             return numbers
@@ -277,14 +310,11 @@ def _column(column: pd.Series[Any]) -> pd.Series[Any]:
         return column
     if pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
         return _as_numbers(column)
-    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
-        raise ValueError(
-            f"Column {column.name!r} holds dates or durations ({column.dtype}); columns must be numbers or categories. "
-            "Turn it into numbers first (for example year, month, hour, or days since a start)."
-        )
+    if _has_dates(column):
+        raise ValueError(f"Column {column.name!r} holds dates or durations ({column.dtype}); {_NO_DATES}")
     known = column.dropna()
     for value in known:
-        if not isinstance(value, str | bool | int | float | np.number | np.bool_):
+        if not isinstance(value, (str, *_NUMBERS)):
             raise TypeError(
                 f"Column {column.name!r}: each argument must be a string or a number, got {type(value).__name__}."
             )
@@ -293,7 +323,38 @@ def _column(column: pd.Series[Any]) -> pd.Series[Any]:
     return column.astype("category")
 
 
+def readable_columns(X: Table) -> list[int]:
+    """Give the positions of the columns that are numbers or categories.
+
+    Examples
+    --------
+    >>> readable_columns(pd.DataFrame({"a": [1], "day": pd.to_datetime(["2026-01-01"])}))
+    [0]
+    """
+
+    def is_readable(column: pd.Series[Any]) -> bool:
+        try:
+            _column(column)
+        except (ValueError, TypeError):
+            return False
+        return True
+
+    if not isinstance(X, pd.DataFrame):
+        return list(range(X.shape[1]))
+    return [j for j in range(X.shape[1]) if is_readable(X.iloc[:, j])]
+
+
+def _has_dates(column: pd.Series[Any]) -> bool:
+    kinds = pd.api.types
+    return bool(kinds.is_datetime64_any_dtype(column.dtype) or kinds.is_timedelta64_dtype(column.dtype))
+
+
 def _as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
+    if _has_dates(column):
+        raise ValueError(
+            f"Column {column.name!r} held numbers in training and now holds dates or durations ({column.dtype}). Turn "
+            "them into the numbers that they were in training."
+        )
     if pd.api.types.is_complex_dtype(column.dtype):
         raise ValueError(f"Complex data not supported: column {column.name!r}.")
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
@@ -322,8 +383,39 @@ def _most_frequent(counts: NDArray[np.integer[Any]], most: int | None) -> IntArr
     return np.sort(by_frequency[counts[by_frequency] > 0])
 
 
+def settle_kinds(X: Table) -> Table:
+    """Make categories of columns that hold both text and numbers.
+
+    Of such a column some rows may hold numbers only; taken alone, they would be a column of numbers.
+
+    Examples
+    --------
+    >>> settle_kinds(pd.DataFrame({"a": [1.5, "n/a"], "b": [1.5, 2.5]})).dtypes.astype(str).tolist()
+    ['category', 'float64']
+    """
+    if not isinstance(X, pd.DataFrame):
+        return X
+    mixed = [name for name in X.columns if X[name].dtype == object and _is_mixed(X[name])]
+    if not mixed:
+        return X
+    settled = X.copy(deep=False)
+    for name in mixed:
+        settled[name] = X[name].astype("category")
+    return settled
+
+
+def _is_mixed(column: pd.Series[Any]) -> bool:
+    """Tell whether a column holds text, numbers, and nothing else."""
+    if pd.api.types.infer_dtype(column, skipna=True) not in ("mixed", "mixed-integer"):
+        return False
+    known = column.dropna()
+    text = sum(isinstance(value, str) for value in known)
+    numbers = sum(isinstance(value, _NUMBERS) for value in known)
+    return 0 < text < len(known) == text + numbers
+
+
 def warn_about_text(X: Table) -> None:
-    """Warn about text columns in which more than half of the values are different: no model learns from those.
+    """Warn about columns with text in which more than half of the values are different: no model learns from those.
 
     Examples
     --------
@@ -337,14 +429,15 @@ def warn_about_text(X: Table) -> None:
     if not isinstance(X, pd.DataFrame) or len(X) < 100:
         return
     for name, column in X.items():
-        if pd.api.types.infer_dtype(column, skipna=True) != "string" or column.nunique() <= len(X) / 2:
+        text = pd.api.types.infer_dtype(column, skipna=True) == "string" or _is_mixed(column)
+        if not text or column.nunique() <= len(X) / 2:
             continue
         share = pd.to_numeric(column.astype(object), errors="coerce").notna().mean()
         advice = "Drop it, or turn it into numbers or fewer categories."
         if share > 0.5:
             advice = f"{share:.0%} of its values read as numbers: pd.to_numeric(…, errors='coerce') makes it numbers."
         warnings.warn(
-            f"Column {name!r} is text and {column.nunique()} of its {len(X)} values are different, so that its "
+            f"Column {name!r} holds text and {column.nunique()} of its {len(X)} values are different, so that its "
             f"categories say little. {advice}",
             UserWarning,
             stacklevel=3,

@@ -13,7 +13,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
@@ -32,13 +31,23 @@ from icqr.calibration import (
     too_few_rows,
 )
 from icqr.descriptions import describe_groups
-from icqr.features import FloatArray, IntArray, Table, as_table, blocks, take_rows, warn_about_text
-from icqr.libraries import Encoder
+from icqr.features import (
+    FloatArray,
+    IntArray,
+    Table,
+    align,
+    as_table,
+    blocks,
+    settle_kinds,
+    take_rows,
+    warn_about_text,
+)
+from icqr.libraries import Encoder, core_of, prepares_rows
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.partition import WholePartition
-from icqr.quantiles import QuantileModel, is_prefit
-from icqr.rows import RowBlocks, Rows, align, check_target, check_weights
+from icqr.quantiles import ResidualQuantiles, bare, is_prefit
+from icqr.rows import RowBlocks, Rows, check_target, check_weights
 from icqr.scored import Scored
 
 GROUPWISE = "group-wise"
@@ -111,13 +120,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.coverage_ = self.coverage
         self.conformity_ = Conformity(self.conformity, self.symmetric, self.side, 1.0, *self._y_limits())
         self.n_crossed_: dict[str, int] = {}
-        rows = self._check_rows(X, y, reset=True)
+        given = self._check_rows(X, y, reset=True)
+        rows = self._settled(given)
         seeds = Seeds(*check_random_state(self.random_state).randint(2**31 - 1, size=len(Seeds._fields)).tolist())
         train, held_out = self._split(rows, X_calibration, y_calibration, seeds.split)
         self._check_columns(rows, train, held_out)
         check_weights(fit_params, len(rows))
         params = _check_method_params(rows.X, self._routed(fit_params), indices=train.index)
-        warn_about_text(rows.X)
+        warn_about_text(given.X)
         self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
         drawn = None
         if X_calibration is None and held_out is not rows and not isinstance(rows, RowBlocks):
@@ -129,7 +139,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._calibrate(held_out, self._guarantee())
 
     def calibrate(self, X: Any, y: Any) -> Self:
-        """Replace the calibration by fresh rows; model and groups stay as they are.
+        """Replace the calibration by fresh rows; model, groups and y's limits stay as they are.
 
         Parameters
         ----------
@@ -330,6 +340,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         index: Any = np.arange(len(X), dtype=np.int32 if len(X) < 2**31 else np.intp)
         return Rows(X, check_target(y, len(X), limits), index)
 
+    def _settled(self, rows: Rows) -> Rows:
+        """Decide the kinds of columns on all rows; a model that gets them as they came decides for itself."""
+        model, core = self._inner(), core_of(self._inner())[1]
+        if isinstance(core, ResidualQuantiles):
+            model = bare(core.estimator)
+        if isinstance(rows, RowBlocks) or not prepares_rows(model):
+            return rows
+        return replace(rows, X=settle_kinds(rows.X))
+
     def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
         """Raise before the model is fitted what encoding the rows would raise after: text among numbers, infinity."""
         Encoder(self._inner(), rows.X)  # all rows as they came, so that an error names the right one
@@ -391,9 +410,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return router
 
     def _inner(self) -> Any:
-        """Give the estimator that is fitted, with the default in its place if there is none."""
-        inner = self.estimator.estimator if isinstance(self.estimator, QuantileModel) else self.estimator
-        return HistGradientBoostingRegressor() if inner is None else inner
+        """Give the estimator that is fitted."""
+        return bare(self.estimator)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -499,7 +517,7 @@ def interval_names(coverage: Any) -> list[str]:
     """
     if not is_list(coverage):
         return ["lower", "upper"]
-    return [f"{end}_{level:g}" for level in coverage for end in ("lower", "upper")]
+    return [f"{end}_{float(level):g}" for level in coverage for end in ("lower", "upper")]
 
 
 def interval_columns(intervals: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn import get_config
 from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
@@ -136,7 +136,24 @@ def library_of(core: Any) -> Library:
     if isinstance(core, FrozenEstimator) or not hasattr(core, "__sklearn_tags__"):
         return Library("raw")
     tags = get_tags(core).input_tags
-    return Library("raw" if tags.categorical or tags.string else "one-hot", point_y=SQUARED_Y)
+    raw = tags.categorical or tags.string or _holds_pipeline(core)
+    return Library("raw" if raw else "one-hot", point_y=SQUARED_Y)
+
+
+def _holds_pipeline(core: Any) -> bool:
+    """Tell whether a model of models (a search, an ensemble) has its own steps that prepare the rows."""
+    return any(isinstance(value, Pipeline | ColumnTransformer) for value in core.get_params(deep=True).values())
+
+
+def prepares_rows(estimator: Any) -> bool:
+    """Tell whether rows are brought into a form that the model takes; pipelines and others get them as they came.
+
+    Examples
+    --------
+    >>> prepares_rows(LinearRegression()), prepares_rows(Pipeline([("model", LinearRegression())]))
+    (True, False)
+    """
+    return _step_prefix(estimator) is None and library_of(core_of(estimator)[1]).categories != "raw"
 
 
 # -- Models inside models --------------------------------------------------------------------------------------------
@@ -221,7 +238,7 @@ class Encoder:
         self.transforms_target = _transforms_target(estimator)
         self.library = library_of(core)
         self.features: Features | None = None
-        if self.step_prefix is None and self.library.categories != "raw":
+        if prepares_rows(estimator):
             self.features = Features(X, max_categories=getattr(core, self.library.most_categories or "", None))
         # CatBoost prefers `objective` to `loss_function` where it has both.
         self.synonyms = {"loss_function": "objective"} if "objective" in self._params(core) else {}
@@ -278,9 +295,10 @@ class Encoder:
         return self.features is not None and self.library.categories == "one-hot" and bool(self.features.categorical)
 
     def _takes_names(self) -> bool:
-        # LightGBM takes a number for a position.
         forbidden, names = set(self.library.forbidden), (self.features.names if self.features else None) or []
-        return not forbidden or all(isinstance(name, str) and forbidden.isdisjoint(name) for name in names)
+        # LightGBM takes a number for a position, and "a b" for "a_b".
+        taken = {name.replace(" ", "_") for name in names if isinstance(name, str) and forbidden.isdisjoint(name)}
+        return not forbidden or len(taken) == len(names)
 
     def fit_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Encode evaluation rows like training rows, and address parameters to the model in a pipeline."""

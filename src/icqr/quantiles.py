@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icqr.cross_fitting import cross_fit
 from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, check_level_parameter, find_family
-from icqr.features import FloatArray, Table, as_table
-from icqr.libraries import Encoder, class_names, copied, core_of, seeded
+from icqr.features import FloatArray, Table, as_table, settle_kinds
+from icqr.libraries import Encoder, class_names, copied, core_of, prepares_rows, seeded
 from icqr.replacing import MovedMedian, Replacer
 from icqr.tree_replacing import tree_replacer
 
@@ -60,7 +60,7 @@ class QuantileModel(BaseEstimator):
         rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
         threads = self._shared_threads(len(settings))
         self.models_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_clone)(self._given(), {**task, **threads}, rows, y, params) for task in settings
+            delayed(fit_clone)(bare(self.estimator), {**task, **threads}, rows, y, params) for task in settings
         )
         for model in self.models_ if threads else ():
             model.set_params(**dict.fromkeys(threads))  # it may predict with all of them
@@ -70,13 +70,13 @@ class QuantileModel(BaseEstimator):
     def _shared_threads(self, n_tasks: int) -> dict[str, int]:
         """Share the cores between models fitted at the same time; LightGBM would take all of them for each."""
         at_once = min(effective_n_jobs(self.n_jobs), n_tasks)
-        prefix, core = core_of(self._given())
+        prefix, core = core_of(bare(self.estimator))
         has_choice = "lightgbm.LGBMModel" in class_names(core) and core.n_jobs is None
         return {f"{prefix}n_jobs": max(1, cpu_count() // at_once)} if at_once > 1 and has_choice else {}
 
     def prepare(self, X: Table, y: FloatArray, levels: Levels) -> list[dict[str, Any]]:
         """Learn how rows are encoded, and give the settings of each model that must be fitted to become `models_`."""
-        estimator = self._given()
+        estimator = bare(self.estimator)
         family = self._family(estimator)
         self.levels_ = tuple(float(level) for level in levels)
         _, core = core_of(estimator)
@@ -89,9 +89,6 @@ class QuantileModel(BaseEstimator):
         spread = 1.0 if self.encoder_.transforms_target else float(np.ptp(y)) or 1.0
         settings = [family.scaled(family.settings(task), spread) for task in self._tasks(family)]
         return [self.encoder_.settings(task) for task in settings]
-
-    def _given(self) -> Any:
-        return HistGradientBoostingRegressor() if self.estimator is None else self.estimator
 
     def _family(self, estimator: Any) -> Family:
         # Found again when needed, not kept: its functions could not be pickled.
@@ -186,17 +183,14 @@ class PointModel(BaseEstimator):
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
         settings = self.prepare(X, y)
         rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
-        self.model_ = fit_clone(self._given(), settings, rows, y, params)
+        self.model_ = fit_clone(bare(self.estimator), settings, rows, y, params)
         return self
 
     def prepare(self, X: Table, y: FloatArray) -> dict[str, Any]:
         """Learn how rows are encoded, and give the settings of the model that must be fitted to become `model_`."""
-        self.encoder_ = Encoder(self._given(), X)
+        self.encoder_ = Encoder(bare(self.estimator), X)
         self.encoder_.check_ranges(X, y, point=True)
-        return {} if isinstance(self._given(), FrozenEstimator) else self.encoder_.settings({})
-
-    def _given(self) -> Any:
-        return HistGradientBoostingRegressor() if self.estimator is None else self.estimator
+        return {} if isinstance(bare(self.estimator), FrozenEstimator) else self.encoder_.settings({})
 
     def predict(self, X: Table) -> FloatArray:
         """Give the regressor's predictions."""
@@ -205,6 +199,18 @@ class PointModel(BaseEstimator):
         if values.shape[1] != 1 or not np.isfinite(values).all():
             raise ValueError(f"the regressor must predict one finite number per row, got shape {values.shape}")
         return values[:, 0]
+
+
+def bare(estimator: Any) -> Any:
+    """Give the estimator itself: that of a `QuantileModel`, and the default in place of None.
+
+    Examples
+    --------
+    >>> bare(QuantileModel(None))
+    HistGradientBoostingRegressor()
+    """
+    inner = estimator.estimator if isinstance(estimator, QuantileModel) else estimator
+    return HistGradientBoostingRegressor() if inner is None else inner
 
 
 # -- Models that are fitted already ----------------------------------------------------------------------------------
@@ -286,6 +292,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         folds, seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
         model = self._model(seed)
         self._check_base(model, X)
+        if prepares_rows(model.estimator):
+            X = settle_kinds(X)
         params = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight, dtype=np.float64)}
         self.medians_, predicted = cross_fit(model, X, y, (MEDIAN,), folds, params, self.n_jobs)
         median = predicted[:, 0]
@@ -335,7 +343,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     def _model(self, seed: int) -> QuantileModel:
         given = self.estimator
         model: QuantileModel = clone(given) if isinstance(given, QuantileModel) else QuantileModel(given)
-        model.set_params(estimator=seeded(model._given(), seed))
+        model.set_params(estimator=seeded(bare(given), seed))
         return model
 
     def _check_base(self, model: QuantileModel, X: Table) -> None:

@@ -219,7 +219,7 @@ class QR(_QuantileRegressor):
     def _check_own(self, coverage: float) -> None:
         if check_coverage(coverage) != check_coverage(self.coverage_):
             raise ValueError(
-                f"QR predicts the levels it was fitted for, coverage={self.coverage_:g}; got coverage={coverage}. "
+                f"QR predicts the levels it was fitted for, coverage={self.coverage_}; got coverage={coverage}. "
                 f"Fit QR(coverage={coverage}), or use CQR or ICQR, which give any coverage from one fit."
             )
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import column_or_1d
 
-from icqr.features import FloatArray, IntArray, Table, as_table, draw_rows, take_rows
+from icqr.features import FloatArray, IntArray, Table, draw_rows, take_rows
 
 
 @dataclass(frozen=True)
@@ -105,32 +105,6 @@ def naming(where: str) -> Iterator[None]:
         raise kind(f"{where}: {error}") from error
 
 
-def align(X: Table, columns: pd.Index[Any] | None) -> Table:
-    """Give new rows the form of the training rows: with their column names, or (None) as an array of numbers.
-
-    Rows without names (an array, or columns numbered 0, 1, …) get the names by position.
-
-    Examples
-    --------
-    >>> align(np.array([[1.0, 2.0]]), pd.Index(["a", "b"])).columns.tolist()
-    ['a', 'b']
-    """
-    if columns is None:
-        # Through `as_table` for its checks: columns of a DataFrame may be infinite.
-        return as_table(X.to_numpy(dtype=np.float64, na_value=np.nan)) if isinstance(X, pd.DataFrame) else X
-    if not isinstance(X, pd.DataFrame):
-        return pd.DataFrame(X, columns=columns)
-    names: list[Any] = list(X.columns)
-    if names == list(columns):
-        return X
-    if names == list(range(len(columns))):
-        return X.set_axis(columns, axis=1)
-    raise ValueError(
-        f"X must have the columns it had in fit, in the same order: {list(columns)}, got {names}. "
-        "Select them by name, in that order."
-    )
-
-
 def check_target(y: Any, n_rows: int, limits: tuple[float, float]) -> FloatArray:
     """Give y as a 1-D array of finite floats within the limits, or say which row is wrong.
 
@@ -214,7 +188,9 @@ def check_weights(fit_params: Mapping[str, Any], n_rows: int) -> None:
     >>> check_weights({"sample_weight": [1.0, 2.0]}, 2)
     """
     for name, values in fit_params.items():
-        if name.endswith("sample_weight") and values is not None and np.shape(values) != (n_rows,):
+        # Not those of evaluation sets (`eval_sample_weight`).
+        own = name == "sample_weight" or name.endswith("__sample_weight")
+        if own and values is not None and np.shape(values) != (n_rows,):
             raise ValueError(
                 f"{name} must have one weight for each of the {n_rows} rows of X, got shape {np.shape(values)}; those "
                 "of rows set aside for calibration are left out by themselves"

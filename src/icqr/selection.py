@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from icqr.calibration import Calibration, Conformity
+from icqr.calibration import Calibration, Conformity, rows_needed
 from icqr.cross_fitting import cross_fit
 from icqr.features import FloatArray, IntArray
 from icqr.partition import KMeansPartition, ScorePartition, WholePartition
@@ -75,12 +75,23 @@ class Evidence:
         """The rows' conformity scores, (n, sides)."""
         return self.conformity.scores(self.bounds, self.rows.y)
 
+    @property
+    def n_judging(self) -> int:
+        """The number of training rows that calibrate while the others judge."""
+        return min(self.n_calibration, len(self.rows) // 2)
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether they are enough to calibrate one group."""
+        return self.n_judging >= rows_needed(self.coverage, self.conformity.symmetric)
+
 
 def select(evidence: Evidence, seed: int) -> tuple[Any, pd.DataFrame]:
     """Give the partition that has the most groups at no cost, fitted, and a table of all that were tried.
 
     1. Candidates: one group; K-means clusters; 2, 4, 8 and 16 groups by predicted difficulty. Each group of a candidate
-       will have about 100 calibration rows or more: on small data, one group is all there is.
+       will have about 100 calibration rows or more: on small data, one group is all there is; nor are there others
+       where the training rows are too few to judge them.
     2. Ten times, as many training rows as there will be calibration rows (at most half) calibrate each candidate, and
        the others judge it, on out-of-fold bounds: a row's loss is the sum of the pinball losses of its bounds, which
        is the interval score up to a factor.
@@ -109,11 +120,11 @@ def select(evidence: Evidence, seed: int) -> tuple[Any, pd.DataFrame]:
     ScorePartition()
     """
     candidates = _candidates(evidence, seed)
-    losses = _losses(candidates, evidence, seed)
+    losses = _losses(candidates, evidence, seed) if evidence.can_judge else np.full((1, 1), np.nan)
     means = losses.mean(axis=1)
     best = int(means.argmin())
     errors = (losses - losses[best]).std(axis=1) / np.sqrt(losses.shape[1])
-    good = np.flatnonzero(means - means[best] <= errors)
+    good = np.flatnonzero(~(means - means[best] > errors))
     chosen = max(good, key=lambda j: (candidates[j].kind != "K-means", candidates[j].n_groups))
     table = pd.DataFrame(
         {
@@ -140,7 +151,7 @@ def _candidates(evidence: Evidence, seed: int) -> list[Candidate]:
     whole = WholePartition().fit(**_given(evidence, seed))
     one = Candidate("one group", whole, whole.assign(X))
     sizes = [size for size in SIZES if evidence.n_calibration >= size * ROWS]
-    if not sizes:
+    if not sizes or not evidence.can_judge:
         return [one]
     clusters = KMeansPartition()
     with warnings.catch_warnings():
@@ -170,7 +181,7 @@ def _losses(candidates: list[Candidate], evidence: Evidence, seed: int) -> Float
     """Give (candidates, rows) losses, each row's the mean over the splits in which it was judged."""
     y, scores, conformity = evidence.rows.y, evidence.scores, evidence.conformity
     sums, times = np.zeros((len(candidates), len(y))), np.zeros(len(y))
-    for some, others in _splits(len(y), evidence.n_calibration, seed):
+    for some, others in _splits(len(y), evidence.n_judging, seed):
         times[others] += 1
         for j, candidate in enumerate(candidates):
             calibration = Calibration.from_scores(
@@ -186,9 +197,8 @@ def _losses(candidates: list[Candidate], evidence: Evidence, seed: int) -> Float
     return np.asarray(sums[:, judged] / times[judged])
 
 
-def _splits(n: int, n_calibration: int, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
+def _splits(n: int, size: int, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
     rng = np.random.default_rng(seed)
-    size = min(n_calibration, n // 2)
     for _ in range(SPLITS):
         order = rng.permutation(n)
         yield order[:size], order[size:]

@@ -147,35 +147,41 @@ def explain(
 # -- Files -----------------------------------------------------------------------------------------------------------
 
 
-def _columns(model: IntervalRegressor, files: Files, but: Sequence[str]) -> list[str]:
+def _columns(model: IntervalRegressor, files: Files, but: Sequence[str]) -> list[Any]:
     names = getattr(model, "columns_", None)
     if names is not None:
-        return [str(name) for name in names]
+        return list(names)
     return [name for name in schema_of(listed(files)).names if name not in but]
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Rows of Parquet files, a block at a time."""
+    """Rows of Parquet files, a block at a time.
+
+    A file's column names are text; `names` are those that the model knows the features by.
+    """
 
     data: Any
+    names: list[Any]
     features: list[str]
     others: list[str]
     block_rows: int
 
     @classmethod
-    def of(cls, files: Files, features: list[str], block_rows: int, others: Sequence[str]) -> _Source:
+    def of(cls, files: Files, names: list[Any], block_rows: int, others: Sequence[str]) -> _Source:
         """Open files; that they have the columns is checked before any work."""
         if not isinstance(block_rows, int | np.integer) or block_rows < 1:
             raise ValueError(f"block_rows must be a whole number, 1 or more, got {block_rows!r}")
-        found = listed(files)
+        found, features = listed(files), [str(name) for name in names]
         schema = schema_of(found, dict.fromkeys([*features, *others]))
-        return cls(pyarrow.dataset.dataset(found, schema=schema, format="parquet"), features, list(others), block_rows)
+        data = pyarrow.dataset.dataset(found, schema=schema, format="parquet")
+        return cls(data, names, features, list(others), block_rows)
 
     def example(self) -> pd.DataFrame:
         """Give a table of one made-up row that has the model's columns."""
         schema = self.data.schema
-        return pd.DataFrame({name: _example(schema.field(name).type) for name in self.features})
+        examples = pd.DataFrame({name: _example(schema.field(name).type) for name in self.features})
+        return examples.set_axis(self.names, axis=1)
 
     def blocks(self) -> Iterator[tuple[int, int, Any]]:
         """Give each block's number, the place of its first row, and its columns."""
@@ -191,7 +197,7 @@ class _Source:
 
     def table(self, batch: Any) -> pd.DataFrame:
         """Give the model's columns of a batch."""
-        return pd.DataFrame(batch.select(self.features).to_pandas())
+        return pd.DataFrame(batch.select(self.features).to_pandas()).set_axis(self.names, axis=1)
 
 
 def _example(kind: Any) -> pd.Series[Any]:

@@ -73,6 +73,8 @@ def worst_slab_coverage(
     """
     rows = check_rows(y, intervals)
     design = _numeric(X, len(rows.y))
+    power = np.ldexp(1.0, np.frexp(design.abs().max())[1] - 1)  # so that squares neither overflow nor vanish
+    design = design / power
     centre, scale = design.mean(), design.std(ddof=0)
     points = np.ascontiguousarray(((design - centre) / scale).to_numpy())
     rng = np.random.default_rng(random_state)
@@ -86,9 +88,9 @@ def worst_slab_coverage(
     hits, n = int(rows.covered[inside].sum()), len(inside)
     low, high = binomial_interval(hits, n)
     # From standardized features back to their own units, with the largest coefficient ±1.
-    direction = chosen / scale
+    direction, shift = chosen / scale / power, float((chosen / scale) @ centre)
     unit = float(direction.abs().max())
-    low_cut, high_cut = ((cut + float(direction @ centre)) / unit for cut in cuts)
+    low_cut, high_cut = ((cut + shift) / unit for cut in cuts)
     share = hits / n if n else float("nan")
     return WorstSlab(share, n, (float(low), float(high)), direction / unit, low_cut, high_cut, inside)
 
@@ -169,7 +171,9 @@ def _frame(X: Any, n: int, max_categories: int) -> pd.DataFrame:
     if len(frame) != n or not frame.shape[1]:
         raise ValueError(f"X must have {n} rows, one per row of y, and at least one column; got {frame.shape}")
     columns = [_feature(frame.iloc[:, j], max_categories) for j in range(frame.shape[1])]
-    return pd.concat(columns, axis=1, keys=[str(name) for name in frame.columns])
+    names = [str(name) for name in frame.columns]
+    unique = [f"{name} ({j})" if names.count(name) > 1 else name for j, name in enumerate(names)]
+    return pd.concat(columns, axis=1, keys=unique)
 
 
 def _feature(column: pd.Series[Any], max_categories: int) -> pd.Series[Any]:
