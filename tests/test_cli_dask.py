@@ -93,12 +93,13 @@ def test_fit_predict_and_audit_as_the_local_engine(icqr: Run, scheduler: str) ->
     assert fitted.out.startswith("Data: sales/*.parquet (900 rows, 3 columns, target 'price').\nICQR: 90 % promised, ")
     assert load("sales.icqr").calibration_.sizes.sum() == 300
 
-    keep = ("--keep", "price", "--keep", "region")
+    keep = ("--keep", "price", "--keep", "region", "--keep", "day")
     there = icqr("predict", "sales.icqr", "sales/*.parquet", *keep, "--out", "intervals", *dask)
     assert there.out == "900 intervals, 90 % promised: intervals (4 Parquet files)\n"
     assert icqr("predict", "sales.icqr", "sales/*.parquet", *keep, "--out", "intervals.parquet").code == 0
     predicted = pd.read_parquet("intervals")
     assert predicted["price"].tolist() == sales["price"].tolist()
+    assert predicted["day"].tolist() == sales["day"].tolist(), "dates, not days since 1970"
     pd.testing.assert_frame_equal(predicted.reset_index(drop=True), pd.read_parquet("intervals.parquet"))
 
     ours = icqr("audit", "intervals", *AUDIT, *dask)

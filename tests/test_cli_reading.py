@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icqr.cli.reading import MOST_COLUMNS, find_dialect, read_table
+from icqr.cli.reading import MOST_COLUMNS, Wish, find_dialect, read_parquet_files, read_table
 
 FRAME = pd.DataFrame(
     {
@@ -149,9 +149,65 @@ def test_values_as_people_write_them(tmp_path: Path) -> None:
 def test_a_column_is_kept_as_text(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("code,price\n007,1\n010,2\n", encoding="utf-8")
     assert read_table(str(tmp_path / "data.csv")).frame["code"].tolist() == [7, 10]
-    assert read_table(str(tmp_path / "data.csv"), text=["code"]).frame["code"].tolist() == ["007", "010"]
+    assert read_table(str(tmp_path / "data.csv"), wish=Wish(text=["code"])).frame["code"].tolist() == ["007", "010"]
     pd.DataFrame({"code": [7, 10]}).to_parquet(tmp_path / "data.parquet")
-    assert read_table(str(tmp_path / "data.parquet"), text=["code"]).frame["code"].tolist() == ["7", "10"]
+    assert read_table(str(tmp_path / "data.parquet"), wish=Wish(text=["code"])).frame["code"].tolist() == ["7", "10"]
+
+
+def test_kept_columns_are_as_the_file_has_them(tmp_path: Path) -> None:
+    lines = ["id;day;flag;long; price;note", "007;2024-03-31;true;12345678901234567890;12,50;NA", "12;n/a;;1;?;x"]
+    (tmp_path / "data.csv").write_text("\n".join(lines), encoding="utf-8")
+    keep = ["note", "id", "day", "flag", "long", "price"]
+    table = read_table(str(tmp_path / "data.csv"), wish=Wish(keep=keep, only=["price"]))
+    assert table.kept.astype(object).fillna("").to_dict("list") == {
+        "id": ["007", "12"],
+        "day": ["2024-03-31", "n/a"],
+        "flag": ["true", ""],
+        "long": ["12345678901234567890", "1"],
+        "price": [12.5, ""],
+        "note": ["NA", "x"],
+    }
+    assert table.frame["price"].tolist()[0] == 12.5
+    assert list(table.frame) == ["price"]
+    assert table.unused == ["id", "day", "flag", "long", "note"]
+
+    columns = {"id": [7, 2**62], "day": pd.to_datetime(["2024-03-31", None])}
+    pd.DataFrame(columns, index=[5, 6]).to_parquet(tmp_path / "data.parquet")
+    for read in (read_table, read_parquet_files):
+        kept = read(str(tmp_path / "data.parquet"), wish=Wish(keep=["day", "id"])).kept
+        assert kept["id"].tolist() == [7, 2**62]
+        assert kept["day"][0] == pd.Timestamp("2024-03-31")
+
+
+def test_columns_that_are_not_wanted_may_be_anything(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a,day,b,b\n1,05/06/2023,1,2\n", encoding="utf-8")
+    table = read_table(str(tmp_path / "data.csv"), wish=Wish(only=["a"]))
+    assert table.frame.to_dict("list") == {"a": [1]}
+    assert table.names == ["a", "day", "b"]
+    with pytest.raises(ValueError, match="columns of the same name: 'b'"):
+        read_table(str(tmp_path / "data.csv"), wish=Wish(only=["a"], keep=["b"]))
+    with pytest.raises(ValueError, match="can be read as"):
+        read_table(str(tmp_path / "data.csv"), wish=Wish(only=["a", "day"]))
+
+
+@pytest.mark.parametrize(
+    ("values", "noted"),
+    [
+        (["6.139", "906", "1.506", "12.000"], True),
+        (["6,139", "906", "1,506", "12,000"], True),
+        (["6.139", "906", "1.5", "12.000"], False),  # a decimal
+        (["6.139", "9.061", "1.506", "12.000"], False),  # three digits throughout, as instruments write
+        (["0.139", "906", "0.506", "0.125"], False),
+        (["6.139", "9061", "1.506", "12.000"], False),
+        (["6.139", "906", "x", "12.000"], False),
+    ],
+)
+def test_a_sign_that_may_separate_thousands_is_noted(values: list[str], noted: bool, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("\n".join(["a;b", *(f"{one};1" for one in values)]), encoding="utf-8")
+    found = [text for text in read_table(str(tmp_path / "data.csv")).notes if "thousands" in text]
+    expected = f"column 'a': {values[0]!r} is read as 6.139, and '906' as 906. If the sign separates thousands"
+    assert [text.startswith(expected) for text in found] == [True] * noted
+    assert not [text for text in read_table(str(tmp_path / "data.csv"), wish=Wish(only=["b"])).notes if "'a'" in text]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -115,6 +116,21 @@ def test_without_axes_one_figure_is_made_and_the_current_axes_are_not_used() -> 
     assert np.allclose(display.figure_.get_size_inches(), display.size)
     plt.close(figure)
     plt.close(display.figure_)
+
+
+@pytest.mark.parametrize("largest", [0.3, 95.0, 3_000.0, 260_000.0, 98_000_000.0, 3e12])
+@pytest.mark.parametrize("inches", [2.5, 6.4])
+def test_numbers_on_the_axis_of_widths_do_not_touch(largest: float, inches: float) -> None:
+    figure = mpl.figure.Figure(figsize=(inches, 2))
+    widths = np.linspace(0.1, 1, 50) * largest
+    display = WidthDisplay.from_predictions(np.zeros(50), {"CQR": np.c_[0 * widths, widths]}, ax=figure.subplots())
+    figure_to_png(figure)
+    labels = [label for label in display.ax_.get_xticklabels() if label.get_text()]
+    boxes = sorted((box.x0, box.x1) for box in (label.get_window_extent() for label in labels))
+    inside = [box for box in boxes if box[0] < display.ax_.bbox.x1]
+    assert len(inside) > 1
+    assert all(first[1] + 3 < second[0] for first, second in itertools.pairwise(inside))
+    assert largest != 260_000 or "200,000" in [label.get_text() for label in labels]
 
 
 def test_plot_draws_again_elsewhere(displays: dict[str, Any]) -> None:

@@ -259,15 +259,15 @@ def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> 
     ratio = float(top["error_ratio"].max())
     if top["share"].sum() >= 0.95 and ratio > 20 and error < 0.1 * spread:
         reasons.append(
-            f"they hold {top['share'].sum():.1%} of the importance, and permuting one makes the error "
-            f"{ratio:.0f} times as large"
+            f"the two most important columns hold {top['share'].sum():.1%} of the importance, and permuting one makes "
+            f"the error {ratio:.0f} times as large"
         )
     if reasons:
         suspects = top[(top["share"] > 0.05) | (top["share"] == top["share"].max())]
         named = " and ".join(repr(name) for name in suspects["feature"])
         warnings.warn(
-            f"Columns {named} may leak the target: {'; '.join(reasons)}. If they are not known when you predict "
-            "(parts of the target, or measured after it), drop them.",
+            f"{'Column' if len(suspects) == 1 else 'Columns'} {named} may leak the target: {'; '.join(reasons)}. Drop "
+            "what is not known when you predict (a part of the target, or measured after it).",
             UserWarning,
             stacklevel=5,
         )

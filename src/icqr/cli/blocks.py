@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from icqr.cli.columns import as_series
 from icqr.cli.data import check_column
+from icqr.cli.reading import EVERYTHING, Wish
 from icqr.cli.wording import listed_names
 from icqr.distributed.blocks import delayed_blocks
 from icqr.distributed.cluster import gathered, on_each
@@ -37,6 +38,8 @@ class BlockTable:
         As the files' footers say.
     notes : list of str
         What is done to columns.
+    unused : list of str
+        Names of other columns.
     """
 
     name: str
@@ -44,32 +47,37 @@ class BlockTable:
     example: pd.DataFrame
     n_rows: int
     notes: list[str]
+    unused: list[str]
 
 
-def open_blocks(data: str, text: Collection[str] = ()) -> BlockTable:
+def open_blocks(data: str, wish: Wish = EVERYTHING) -> BlockTable:
     """Open Parquet files: a file, a folder or a pattern.
 
     Parameters
     ----------
     data : str
         As the user wrote it.
-    text : collection of str
-        Columns to take as text even if they hold numbers.
+    wish : Wish
+        What is wanted of their columns; those to keep are not read as well.
     """
     files = [str(Path(file).absolute()) for file in listed(data)]  # workers may be in another folder
     schema = schema_of(files)
     schema = pa.schema([field for field in schema if not re.fullmatch(r"__index_level_\d+__", field.name)])
+    unused = [name for name in schema.names if not wish.needs(name)]
+    schema = pa.schema([field for field in schema if wish.needs(field.name)])
     pieces = pieces_of(files)
     n_rows = sum(piece.n_rows for piece in pieces)
     if not n_rows or not schema.names:
         raise ValueError(f"{data}: {len(files):,} files without a row")
     # Text is text: whether it holds dates could be told only from all rows, and a block has some of them.
-    texts = tuple(field.name for field in schema if field.name in text or _is_text(field.type))
+    texts = tuple(field.name for field in schema if field.name in wish.text or _is_text(field.type))
+    kept = tuple(wish.keep)
     notes: list[str] = []
-    example = _converted(schema.empty_table(), texts, notes)
+    example = _converted(schema.empty_table(), texts, kept, notes)
     with dask.config.set({"dataframe.convert-string": False}):  # text as the local engine has it
-        frame = dd.from_map(read_block, pieces, schema=schema, texts=texts, meta=example, label="read-parquet")
-    return BlockTable(data, frame, example, n_rows, notes)
+        given = {"schema": schema, "texts": texts, "kept": kept}
+        frame = dd.from_map(read_block, pieces, **given, meta=example, label="read-parquet")
+    return BlockTable(data, frame, example, n_rows, notes, unused)
 
 
 def _is_text(kind: Any) -> bool:
@@ -78,14 +86,17 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def read_block(piece: Piece, columns: Any = None, *, schema: Any, texts: Sequence[str]) -> Any:
+def read_block(piece: Piece, columns: Any = None, *, schema: Any, texts: Sequence[str], kept: Sequence[str]) -> Any:
     """Read a piece of a file; Dask asks for the `columns` that are used."""
     names = schema.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
-    return _converted(piece.read(pa.schema([schema.field(name) for name in names])), texts, [])
+    return _converted(piece.read(pa.schema([schema.field(name) for name in names])), texts, kept, [])
 
 
-def _converted(table: Any, texts: Sequence[str], notes: list[str]) -> pd.DataFrame:
-    return pd.DataFrame({name: as_series(table[name], name, name in texts, notes) for name in table.column_names})
+def _converted(table: Any, texts: Sequence[str], kept: Sequence[str], notes: list[str]) -> pd.DataFrame:
+    def converted(name: str) -> Any:
+        return table[name].to_pandas() if name in kept else as_series(table[name], name, name in texts, notes)
+
+    return pd.DataFrame({name: converted(name) for name in table.column_names})
 
 
 # -- Checks ----------------------------------------------------------------------------------------------------------
@@ -94,7 +105,7 @@ def _converted(table: Any, texts: Sequence[str], notes: list[str]) -> pd.DataFra
 def check_block_numbers(table: BlockTable, names: Sequence[str], options: Sequence[str], drop_missing: bool) -> Any:
     """Give the rows in which these columns are known numbers, and how many; raise if they hold text or gaps."""
     for name, option in zip(names, options, strict=True):
-        check_column(table.example, name, option)
+        check_column(table.example.columns, name, option)
         if not pd.api.types.is_numeric_dtype(table.example[name].dtype):
             raise ValueError(f"{option}: column {name!r} must hold numbers, but it holds text")
     count = on_each(_missing, delayed_blocks(table.frame[list(names)]))

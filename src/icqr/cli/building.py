@@ -83,7 +83,7 @@ def make_partition(setting: Setting, X: pd.DataFrame) -> Any:
     """Give the partition that --groups or --partition asks for."""
     if setting.groups is None:
         return WholePartition() if setting.partition == "whole" else KMeansPartition()
-    check_column(X, setting.groups, "--groups")
+    check_column(X.columns, setting.groups, "--groups")
     return GroupPartition(setting.groups)
 
 

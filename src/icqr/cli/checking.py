@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -10,13 +11,22 @@ import pandas as pd
 from icqr.auditing import Audit, audit
 from icqr.auditing.findings import as_json
 from icqr.cli.building import need_report
-from icqr.cli.console import note, progress, say, say_all, say_json
+from icqr.cli.console import note, progress, say, say_all, say_json, say_table
 from icqr.cli.data import check_column, check_numbers, read_data
+from icqr.cli.models import PREDICTED
 from icqr.cli.options import Bounds, Source
+from icqr.cli.wording import listed_names
 from icqr.reporting import report, summarize
+from icqr.reporting.tables import tables_of
 
 #: The options that name columns of numbers.
 OPTIONS = ("--target", "--lower", "--upper")
+#: More columns that `icqr predict --explain` writes.
+_EXPLAINED = [
+    *("n", "rank", "offset_lower", "offset_upper", "guarantee", "novelty"),
+    *("crossed", "collapsed", "band_lower", "band_upper"),
+]
+_MOST_GROUPS = 15
 
 
 def audit_intervals(source: Source, bounds: Bounds, seed: int, report_path: str | None, json: bool) -> None:
@@ -44,9 +54,9 @@ def judged(
 ) -> tuple[Audit, dict[str, Any]]:
     """Audit rows and write the report; give what was found, and a summary for machines."""
     if bounds.groups is not None:
-        check_column(rows, bounds.groups, "--groups")
+        check_column(rows.columns, bounds.groups, "--groups")
     y, intervals = rows[names[0]], rows[list(names[1:])].to_numpy(dtype=float)
-    features = rows.drop(columns=list(names))
+    features = rows.drop(columns=[*names, *_no_features(rows, bounds)])
     X = features if features.shape[1] else None
     labels = None if bounds.groups is None else rows[bounds.groups]
     found = audit(y, intervals, X, labels, coverage=bounds.coverage, random_state=seed)
@@ -54,6 +64,17 @@ def judged(
     if report_path is not None:
         report(found, report_path, X, y, methods=intervals, about=about)
     return found, summarize(found, X, y, methods=intervals, about=about)
+
+
+def _no_features(rows: pd.DataFrame, bounds: Bounds) -> list[str]:
+    """Name columns in which no regions are looked for: the groups, judged anyway, and what `icqr predict` wrote."""
+    given = {bounds.groups} & set(rows.columns)
+    written = {"group", "promised"} if set(PREDICTED) <= set(rows.columns) else set()
+    if written and set(_EXPLAINED) <= set(rows.columns):
+        written |= set(_EXPLAINED)
+    if written - given:
+        note(f"regions are not looked for in columns that icqr predict wrote: {listed_names(sorted(written - given))}")
+    return [name for name in rows.columns if name in given | written]
 
 
 def say_audit(
@@ -65,7 +86,13 @@ def say_audit(
         return
     say(found.summary, "bold")
     say()
-    say_all([*counted, *found.findings[:-1]])
-    if report_path is not None:
+    said = [*counted, *found.findings[:-1]]
+    if said:
+        say_all(said)
         say()
+    if not counted and "coverage_by_group" in summary:
+        table = tables_of(summary)["coverage_by_group"]
+        rest = len(table.rows) - _MOST_GROUPS
+        say_table(replace(table, rows=table.rows[:_MOST_GROUPS], note=f"And {rest} more." if rest > 0 else ""))
+    if report_path is not None:
         say(f"Report: {report_path} (open it in a browser)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,33 @@ def as_series(values: Any, name: str, as_text: bool, notes: list[str]) -> pd.Ser
         f"column {name!r} holds values of the kind {kind}; columns must be numbers, text, dates or true/false. "
         "Take it out of the file, or turn it into such columns"
     )
+
+
+def as_written(column: pd.Series[Any], decimal: str, missing: Collection[str]) -> pd.Series[Any]:
+    """Give a column of a CSV file as its text, or as numbers if that changes no more than how they are written.
+
+    Leading zeros, and digits beyond the 15th, would be lost: an id that has them stays text.
+
+    Parameters
+    ----------
+    column : Series of str
+        The text.
+    decimal : str
+        The decimal sign.
+    missing : collection of str
+        Texts that stand for a missing number.
+
+    Examples
+    --------
+    >>> as_written(pd.Series(["7,50", "", "12"]), ",", []).tolist(), as_written(pd.Series(["007"]), ".", []).tolist()
+    ([7.5, nan, 12.0], ['007'])
+    """
+    known = column[~column.isin(["", *missing])]
+    plain = known.str.fullmatch(rf"-?(0|[1-9]\d*)({re.escape(decimal)}\d+)?") & (known.str.count(r"\d") <= 15)
+    if not len(known) or not plain.all():
+        return column.astype(object).where(column != "", None)
+    numbers = pd.to_numeric(known.str.replace(decimal, ".", regex=False))
+    return (numbers.astype("Int64") if numbers.dtype.kind == "i" else numbers).reindex(column.index)
 
 
 def _days(values: Any) -> pd.Series[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from icqr.cli.console import note
 from icqr.cli.options import Source
-from icqr.cli.reading import Table, read_parquet_files, read_table
+from icqr.cli.reading import EVERYTHING, Table, Wish, read_parquet_files, read_table
 from icqr.cli.wording import did_you_mean, listed_names
 from icqr.datasets import list_datasets, load_dataset
 from icqr.synthetic import make_heteroscedastic
@@ -20,7 +20,7 @@ _BUILT_IN = 8000
 _ROW_NUMBER_NAMES = ("id", "index", "instant", "row", "rownames", "unnamed: 0", "column 1")
 
 
-def read_data(data: str, encoding: str | None = None, text: Collection[str] = ()) -> Table:
+def read_data(data: str, encoding: str | None = None, wish: Wish = EVERYTHING) -> Table:
     """Read a file, standard input ("-"), Parquet files of a pattern, or a known data set, which comes after files.
 
     Examples
@@ -30,15 +30,17 @@ def read_data(data: str, encoding: str | None = None, text: Collection[str] = ()
     """
     path = Path(data)
     if data == "-" or (path.exists() and not path.is_dir()):
-        return read_table(data, encoding=encoding, text=text)
+        return read_table(data, encoding=encoding, wish=wish)
     known = list_datasets()["name"].tolist()
     if data in known:
         X, y = load_dataset(data)
-        return Table(data, X.assign(**{str(y.name): y}), target=str(y.name))
+        frame = X.assign(**{str(y.name): y})
+        kept = frame[[name for name in wish.keep if name in frame.columns]]
+        return Table(data, frame, target=str(y.name), kept=kept)
     if path.is_dir():
         return read_table(data)
     if any(sign in data for sign in "*?["):
-        return read_parquet_files(data, text)
+        return read_parquet_files(data, wish)
     beside = [str(file) for file in path.parent.iterdir()] if path.parent.is_dir() else []
     raise ValueError(f"there is no file {data!r}, and no data set of that name{did_you_mean(data, [*known, *beside])}")
 
@@ -59,11 +61,11 @@ def read_rows(source: Source) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
     return f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})", X, y
 
 
-def check_column(frame: pd.DataFrame, name: str, option: str) -> None:
-    """Raise if there is no such column."""
-    if name in frame.columns:
+def check_column(known: Iterable[Any], name: str, option: str) -> None:
+    """Raise if a name is not among the columns' names."""
+    columns = [str(one) for one in known]
+    if name in columns:
         return
-    columns = [str(one) for one in frame.columns]
     hint = did_you_mean(name, columns)
     if not hint and all(_is_number(one) for one in columns):
         hint = "; the first line of a CSV file must be the columns' names"
@@ -83,7 +85,7 @@ def check_numbers(
 ) -> pd.DataFrame:
     """Give the rows in which these columns are known numbers; raise if they hold text or, unless dropped, gaps."""
     for name, option in zip(names, options, strict=True):
-        check_column(frame, name, option)
+        check_column(frame.columns, name, option)
         _check_no_text(frame[name], name, option)
     missing = frame[list(names)].isna()
     rows = missing.any(axis=1)

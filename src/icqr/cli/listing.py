@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from icqr.auditing import plan
-from icqr.auditing.findings import as_json
+from icqr.auditing.findings import as_json, promise
 from icqr.cli.console import say, say_json, say_table
 from icqr.datasets import list_datasets
 from icqr.reporting.cells import Column, Row, Table, number, share, span, text
@@ -34,7 +34,7 @@ def say_plan(
         )
         for one in found.to_dict()["table"]
     ]
-    caption = f"Calibration rows in a group, and the coverage that {confidence:.4g} of all calibrations give"
+    caption = f"Calibration rows in a group, and the coverage that {promise(confidence)} of all calibrations give"
     say_table(Table("plan", caption, columns, cells))
 
 

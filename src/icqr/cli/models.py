@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from icqr.artifact import load, save
+from icqr.artifact.container import ArtifactError
 from icqr.auditing.findings import as_json, promise
 from icqr.cli.building import check_gaps, make_model, make_parts
 from icqr.cli.console import note, progress, say, say_json, say_table
 from icqr.cli.data import check_column, check_numbers, read_data, read_rows
 from icqr.cli.options import Setting, Source, Wanted
-from icqr.cli.reading import Table
+from icqr.cli.reading import Table, Wish
 from icqr.cli.wording import closest, listed_names
 from icqr.cli.writing import ENDINGS, check_destination, write_table
 from icqr.intervals import IntervalRegressor
@@ -24,7 +27,7 @@ from icqr.reporting.tables import tables_of
 
 MODEL_ENDINGS = (".icqr",)
 _GROUP_COLUMNS = ("Group", "Rule", "Offset", "Promised", "Exception", "Calibration rows")
-_PREDICTED = ["lower", "median", "upper", "group", "promised"]
+PREDICTED = ["lower", "median", "upper", "group", "promised"]
 
 
 def fit_model(source: Source, setting: Setting, out: str) -> None:
@@ -56,27 +59,42 @@ def predict_rows(model_file: str, data: str, out: str, wanted: Wanted, encoding:
         check_destination(out, "--out", ENDINGS)
     with progress(3) as begin:
         begin("Reading the model and the data")
-        model = load(model_file)
-        table = read_data(data, encoding, text_columns(model))
-        check_kept(wanted, table.frame)
+        model = load_model(model_file)
+        table = read_data(data, encoding, replace(wish_of(model), keep=wanted.keep))
+        check_kept(wanted, table.names)
         X = columns_of(model, table, wanted.keep)
+        note_new_categories(model, X)
         begin(f"Predicting {len(X):,} rows")
         predicted = wanted_columns(model.explain(X, wanted.coverage), wanted)
         begin("Writing the intervals")
-        write_table(pd.concat([table.frame[wanted.keep], predicted], axis=1), out)
+        write_table(pd.concat([table.kept[wanted.keep], predicted], axis=1), out)
     if out != "-":
         say(predicted_words(model, len(X), wanted, out))
 
 
-def check_kept(wanted: Wanted, frame: pd.DataFrame) -> None:
+def load_model(model_file: str) -> IntervalRegressor:
+    """Load a model; an error names its file."""
+    try:
+        model: IntervalRegressor = load(model_file)
+    except ArtifactError as error:
+        raise ArtifactError(f"{model_file}: {error}") from error
+    return model
+
+
+def wish_of(model: IntervalRegressor) -> Wish:
+    """Say what a model needs of the data's columns."""
+    return Wish(_text_columns(model), _names(model))
+
+
+def check_kept(wanted: Wanted, names: Iterable[str]) -> None:
     """Raise if the data lack a column that is to be copied."""
     for name in wanted.keep:
-        check_column(frame, name, "--keep")
+        check_column(names, name, "--keep")
 
 
 def wanted_columns(explained: Any, wanted: Wanted) -> Any:
     """Give the columns of `explain` that are wanted, or say why columns of the data can't be kept beside them."""
-    predicted = explained if wanted.explain else explained[_PREDICTED]
+    predicted = explained if wanted.explain else explained[PREDICTED]
     twice = [name for name in wanted.keep if name in predicted.columns or wanted.keep.count(name) > 1]
     if twice:
         raise ValueError(f"--keep: there would be two columns {twice[0]!r}; rename yours, or leave it out")
@@ -86,7 +104,7 @@ def wanted_columns(explained: Any, wanted: Wanted) -> Any:
 def predicted_words(model: IntervalRegressor, n_rows: int, wanted: Wanted, out: str) -> str:
     """Say how many intervals were written where."""
     promised = promise(model.coverage if wanted.coverage is None else wanted.coverage)
-    return f"{n_rows:,} intervals, {promised} promised: {out}"
+    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {promised} promised: {out}"
 
 
 def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
@@ -95,13 +113,17 @@ def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
     check_destination(destination, "--out", MODEL_ENDINGS)
     with progress(3) as begin:
         begin("Reading the model and the data")
-        model = load(model_file)
-        table = read_data(str(source.data), source.encoding, text_columns(model))
+        model = load_model(model_file)
+        wish = wish_of(model)
+        if wish.only is not None and source.target is not None:
+            wish = replace(wish, only=[*wish.only, source.target])
+        table = read_data(str(source.data), source.encoding, wish)
         target = table.target if source.target is None else source.target
         if target is None:
             raise ValueError("--target must be given: the column that holds what happened")
         rows = check_numbers(table.frame, [target], ["--target"], source.drop_missing)
-        X = columns_of(model, Table(table.name, rows, table.notes), [target])
+        X = columns_of(model, replace(table, frame=rows), [target])
+        note_new_categories(model, X)
         begin(f"Calibrating with {len(X):,} rows")
         model.calibrate(X, rows[target])
         begin("Writing the model")
@@ -112,7 +134,7 @@ def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
 
 def inspect_model(model_file: str, json: bool) -> None:
     """Do what `icqr inspect` says."""
-    model = load(model_file)
+    model = load_model(model_file)
     summary = summarize(model) | {"columns": _kinds(model)}
     if json:
         say_json(as_json(summary))
@@ -137,7 +159,7 @@ def _categories(model: IntervalRegressor) -> dict[Any, Any]:
     return found
 
 
-def text_columns(model: IntervalRegressor) -> list[str]:
+def _text_columns(model: IntervalRegressor) -> list[str]:
     """Give the columns that held text in training."""
     found = _categories(model).items()
     return [str(name) for name, known in found if all(isinstance(value, str) for value in known)]
@@ -146,17 +168,38 @@ def text_columns(model: IntervalRegressor) -> list[str]:
 def _kinds(model: IntervalRegressor) -> dict[str, str]:
     categories = _categories(model)
     names = range(model.n_features_in_) if model.columns_ is None else model.columns_
-    return {str(name): f"{len(categories[name])} categories" if name in categories else "numbers" for name in names}
+    return {str(name): _counted(categories[name]) if name in categories else "numbers" for name in names}
+
+
+def _counted(categories: Sized) -> str:
+    return f"{len(categories)} categor{'y' if len(categories) == 1 else 'ies'}"
+
+
+def _names(model: IntervalRegressor) -> list[str] | None:
+    """Give the names of the columns that the model was trained on, if it knows them."""
+    return None if model.columns_ is None else [str(name) for name in model.columns_]
+
+
+def note_new_categories(model: IntervalRegressor, X: pd.DataFrame) -> None:
+    """Say which columns hold values that the model does not know: their rows may be unlike the calibration rows."""
+    for name, known in _categories(model).items():
+        values = X[str(name)].dropna()
+        new = values[~values.isin(known)]
+        if len(new):
+            note(
+                f"column {str(name)!r}: {len(new):,} of {len(X):,} values are not among the categories that the model "
+                f"knows ({listed_names(map(str, new.unique()[:3]))}); they count as missing"
+            )
 
 
 def columns_of(model: IntervalRegressor, table: Table, used: list[str]) -> pd.DataFrame:
     """Give the columns that the model was trained on; say which are left out, those `used` otherwise excepted."""
     for text in table.notes:
         note(text)
-    given = [str(name) for name in table.frame.columns]
-    wanted = given if model.columns_ is None else [str(name) for name in model.columns_]
-    others = [name for name in given if name not in wanted and name not in used]
-    missing = [name for name in wanted if name not in given]
+    known = _names(model)
+    wanted = table.names if known is None else known
+    others = [name for name in table.names if name not in wanted and name not in used]
+    missing = [name for name in wanted if name not in table.names]
     if missing:
         near = closest(missing[0], others)
         hint = "" if near is None else f"; is its column {near!r} meant to be {missing[0]!r}?"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from icqr.artifact import load, save
+from icqr.artifact import save
 from icqr.cli.building import make_model, make_parts, need_report
 from icqr.cli.checking import OPTIONS, interval_columns, judged, say_audit
 from icqr.cli.console import block_progress, note, say
@@ -21,13 +21,14 @@ from icqr.cli.models import (
     MODEL_ENDINGS,
     check_kept,
     columns_of,
+    load_model,
     predicted_words,
     say_fitted,
-    text_columns,
     wanted_columns,
+    wish_of,
 )
 from icqr.cli.options import Bounds, Setting, Source, Wanted
-from icqr.cli.reading import Table
+from icqr.cli.reading import Table, Wish
 from icqr.cli.wording import listed_names, need
 from icqr.cli.writing import check_destination
 
@@ -76,21 +77,23 @@ def predict_on_dask(model_file: str, data: str, out: str, wanted: Wanted, schedu
         raise ValueError("--out must be given with --engine dask: a new folder for Parquet files")
     if Path(out).exists():
         raise ValueError(f"--out: {out} exists; with --engine dask it is a new folder for Parquet files")
-    model = load(model_file)
+    model = load_model(model_file)
     with _cluster(scheduler):
         import dask.dataframe as dd
 
         from icqr.cli.blocks import open_blocks
         from icqr.distributed import on_dask, write_parquet
 
-        table = open_blocks(data, text_columns(model))
-        check_kept(wanted, table.example)
-        columns = list(columns_of(model, Table(data, table.example, table.notes), wanted.keep))
+        table = open_blocks(data, wish_of(model))
+        opened = Table(data, table.example, table.notes, unused=table.unused)
+        check_kept(wanted, opened.names)
+        columns = list(columns_of(model, opened, wanted.keep))
         explained = on_dask(model).explain(table.frame[columns], wanted.coverage)
         predicted = wanted_columns(explained, wanted)
         if wanted.keep:
-            meta = pd.concat([table.example[wanted.keep], predicted._meta], axis=1)
-            given = (table.frame[wanted.keep], predicted)
+            kept = open_blocks(data, Wish(only=(), keep=wanted.keep))  # as the files have them
+            meta = pd.concat([kept.example[wanted.keep], predicted._meta], axis=1)
+            given = (kept.frame[wanted.keep], predicted)
             predicted = dd.map_partitions(_beside, *given, meta=meta, align_dataframes=False)
         folder = write_parquet(predicted, out)
     say(f"{predicted_words(model, table.n_rows, wanted, out)} ({len(list(folder.iterdir())):,} Parquet files)")
@@ -113,7 +116,7 @@ def audit_on_dask(
         names = interval_columns(source, bounds)
         frame, n_rows = check_block_numbers(table, names, OPTIONS, source.drop_missing)
         if bounds.groups is not None:
-            check_column(table.example, bounds.groups, "--groups")
+            check_column(table.example.columns, bounds.groups, "--groups")
         for text in table.notes:
             note(text)
         X, y = sample(frame.drop(columns=names[0]), frame[names[0]], _SEARCHED_ROWS)

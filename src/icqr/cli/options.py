@@ -122,6 +122,12 @@ def use_dask(engine: str, scheduler: str | None, encoding: str | None) -> bool:
     return engine == "dask"
 
 
+def _check_jobs(jobs: int | None) -> int | None:
+    if jobs == 0:
+        raise typer.BadParameter("must be 1 or more, or -1 for one per core, got 0")
+    return jobs
+
+
 def _choice(name: str, allowed: Sequence[str], text: str, show_default: bool = True) -> Any:
     return typer.Option(
         name,
@@ -185,7 +191,13 @@ Recommended = Annotated[
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of everything random.")]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", metavar="N", help="Tasks run at the same time, -1 for one per core.", show_default=False),
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        help="Tasks run at the same time, -1 for one per core.",
+        show_default=False,
+        callback=_check_jobs,
+    ),
 ]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
 Encoding = Annotated[

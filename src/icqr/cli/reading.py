@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import pandas as pd
 
-from icqr.cli.columns import as_series
+from icqr.cli.columns import as_series, as_written
 from icqr.cli.wording import listed_names, need
 
 #: More columns than this are taken for a mistake: a table on its side, or not a table.
@@ -56,15 +56,52 @@ class Table:
         What was done to columns, and what the user might not expect.
     target : str or None
         The column to predict, where it is known.
+    kept : DataFrame
+        Columns as the file has them: an id keeps its leading zeros, and a date is a date.
+    unused : list of str
+        Names of other columns.
     """
 
     name: str
     frame: pd.DataFrame
     notes: list[str] = field(default_factory=list)
     target: str | None = None
+    kept: pd.DataFrame = field(default_factory=pd.DataFrame)
+    unused: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns that the file has."""
+        return [*map(str, self.frame.columns), *self.unused]
 
 
-def read_table(path: str, *, encoding: str | None = None, text: Collection[str] = ()) -> Table:
+@dataclass(frozen=True)
+class Wish:
+    """What is wanted of a file's columns.
+
+    Parameters
+    ----------
+    text : collection of str
+        Columns to take as text even if all their values look like numbers.
+    only : collection of str, optional
+        Columns to read as numbers or text; of the others only the names are looked at. By default all.
+    keep : collection of str
+        Columns to give as the file has them, too.
+    """
+
+    text: Collection[str] = ()
+    only: Collection[str] | None = None
+    keep: Collection[str] = ()
+
+    def needs(self, name: str) -> bool:
+        """Tell whether a column is wanted in some way."""
+        return self.only is None or name in self.only or name in self.keep
+
+
+EVERYTHING = Wish()
+
+
+def read_table(path: str, *, encoding: str | None = None, wish: Wish = EVERYTHING) -> Table:
     r"""Read a table.
 
     Parameters
@@ -73,8 +110,8 @@ def read_table(path: str, *, encoding: str | None = None, text: Collection[str] 
         A file, or "-" for standard input.
     encoding : str, optional
         Of text files; by default UTF-8, or UTF-16 if the file begins with its mark.
-    text : collection of str
-        Columns to take as text even if all their values look like numbers.
+    wish : Wish
+        What is wanted of its columns.
 
     Examples
     --------
@@ -91,13 +128,14 @@ def read_table(path: str, *, encoding: str | None = None, text: Collection[str] 
     need("pyarrow", "reading tables", "icqr[cli]")
     try:
         with _opened(path) as packed, _unpacked(packed, name) as stream:
-            table = _arrow_table(stream, name, encoding, text)
+            notes: list[str] = []
+            table, kept = _columns_in(stream, name, encoding, wish, notes)
     except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile) as error:
         raise ValueError(f"{name} is compressed and damaged: {error}") from error
-    return _as_frame(table, name, text)
+    return _as_table(table, kept, name, wish, notes)
 
 
-def read_parquet_files(pattern: str, text: Collection[str] = ()) -> Table:
+def read_parquet_files(pattern: str, wish: Wish = EVERYTHING) -> Table:
     """Read the Parquet files of a pattern, in the order of their names, as one table."""
     need("pyarrow.parquet")
     from icqr.parquet import listed, pieces_of, schema_of
@@ -105,7 +143,8 @@ def read_parquet_files(pattern: str, text: Collection[str] = ()) -> Table:
     files = listed(pattern)
     schema = schema_of(files)
     parts = [piece.read(schema) for piece in pieces_of(files)]
-    return _as_frame(need("pyarrow").concat_tables([schema.empty_table(), *parts]), pattern, text)
+    table = need("pyarrow").concat_tables([schema.empty_table(), *parts])
+    return _as_table(table, None, pattern, wish, [])
 
 
 # -- Files -----------------------------------------------------------------------------------------------
@@ -162,8 +201,10 @@ def _unzipped(stream: IO[bytes], name: str) -> IO[bytes]:
 # -- Formats ---------------------------------------------------------------------------------------------
 
 
-def _arrow_table(stream: Any, name: str, encoding: str | None, text: Collection[str]) -> Any:
-    """Read a stream by what its first bytes say it is."""
+def _columns_in(
+    stream: Any, name: str, encoding: str | None, wish: Wish, notes: list[str]
+) -> tuple[Any, pd.DataFrame | None]:
+    """Read a stream by what its first bytes say it is; of a CSV file give also the columns to keep."""
     head = stream.read(_HEAD)
     stream.seek(0)
     if not head.strip():
@@ -171,14 +212,16 @@ def _arrow_table(stream: Any, name: str, encoding: str | None, text: Collection[
     kind = _kind(head, name)
     arrow = need("pyarrow")
     try:
+        if kind == "csv":
+            return _read_csv(stream, head, name, encoding, wish, notes)
         if kind == "parquet":
-            return need("pyarrow.parquet").read_table(io.BytesIO(stream.read()))
-        if kind == "feather":
-            return need("pyarrow.feather").read_table(io.BytesIO(stream.read()))
-        if kind == "json":
+            table = need("pyarrow.parquet").read_table(io.BytesIO(stream.read()))
+        elif kind == "feather":
+            table = need("pyarrow.feather").read_table(io.BytesIO(stream.read()))
+        else:
             reader = need("pyarrow.json")
-            return reader.read_json(stream, reader.ReadOptions(block_size=_BLOCK))
-        return _read_csv(stream, head, name, encoding, text)
+            table = reader.read_json(stream, reader.ReadOptions(block_size=_BLOCK))
+        return table, None
     except (arrow.ArrowException, OSError) as error:
         said = " ".join(str(error).split()).removeprefix(f"{_KINDS[kind].partition(' ')[0]} parse error: ")
         raise ValueError(f"{name} can't be read as {_KINDS[kind]}: {said[:300]}") from error
@@ -207,7 +250,9 @@ def _utf16(head: bytes) -> bool:
     return head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
-def _read_csv(stream: Any, head: bytes, name: str, encoding: str | None, text: Collection[str]) -> Any:
+def _read_csv(
+    stream: Any, head: bytes, name: str, encoding: str | None, wish: Wish, notes: list[str]
+) -> tuple[Any, pd.DataFrame | None]:
     code = _encoding(encoding, head)
     sample = head.decode(code, errors="replace").removeprefix("\ufeff")
     separator, decimal = find_dialect(sample)
@@ -216,24 +261,42 @@ def _read_csv(stream: Any, head: bytes, name: str, encoding: str | None, text: C
         raise ValueError(_too_many(name, columns if "\n" in sample else None))
     arrow, reader = need("pyarrow"), need("pyarrow.csv")
     parsing = reader.ParseOptions(delimiter=separator, newlines_in_values=True)
+    missing = [*reader.ConvertOptions().null_values, *MISSING]
     conversion = reader.ConvertOptions(
-        null_values=[*reader.ConvertOptions().null_values, *MISSING],
+        null_values=missing,
         strings_can_be_null=True,
         decimal_point=decimal,
-        column_types=dict.fromkeys(text, arrow.string()),
+        column_types=dict.fromkeys(wish.text, arrow.string()),
     )
-    options = {"encoding": code, "block_size": _BLOCK}
+    # With one thread an error says which row it is; and a small file is read no faster by several.
+    options = reader.ReadOptions(encoding=code, block_size=_BLOCK, use_threads=len(head) == _HEAD)
     try:
-        table = reader.read_csv(stream, reader.ReadOptions(**options), parsing, conversion)
+        table = _read_rows(stream, options, parsing, conversion)
         table.column_names  # noqa: B018 (decoded here, which may fail)
-    except arrow.ArrowInvalid:
-        stream.seek(0)  # again with one thread: then the error says which row it is
-        return reader.read_csv(stream, reader.ReadOptions(**options, use_threads=False), parsing, conversion)
     except UnicodeDecodeError as error:
         raise ValueError(_wrong_encoding(stream, name, code)) from error
     if any(arrow.types.is_binary(kind) for kind in table.schema.types):
         raise ValueError(_wrong_encoding(stream, name, code))
-    return table
+    notes += _thousands(sample, separator, decimal, wish)
+    kept = {one: name for one, name in zip(table.column_names, _names(table), strict=True) if name in wish.keep}
+    if not kept:
+        return table, None
+    stream.seek(0)
+    as_text = reader.ConvertOptions(include_columns=list(kept), column_types=dict.fromkeys(kept, arrow.string()))
+    texts = _read_rows(stream, options, parsing, as_text).to_pandas().set_axis(list(kept.values()), axis=1)
+    return table, texts.apply(as_written, args=(decimal, missing))
+
+
+def _read_rows(stream: Any, options: Any, *others: Any) -> Any:
+    read_csv = need("pyarrow.csv").read_csv
+    try:
+        return read_csv(stream, options, *others)
+    except need("pyarrow").ArrowInvalid:
+        if not options.use_threads:
+            raise
+        options.use_threads = False
+        stream.seek(0)
+        return read_csv(stream, options, *others)
 
 
 def _encoding(given: str | None, head: bytes) -> str:
@@ -299,6 +362,26 @@ def _agreement(rows: list[list[str]]) -> tuple[float, int]:
     return (sum(len(row) == width for row in rows) / len(rows), width) if width > 1 else (0.0, 0)
 
 
+def _thousands(sample: str, separator: str, decimal: str, wish: Wish) -> list[str]:
+    """Tell of columns whose decimal sign may separate thousands: it has three digits behind it, or is not there."""
+    header, *rows = _fields(sample[: 1 << 16], separator) or [[]]
+    whole, parted = re.compile(r"[+-]?\d{1,3}"), re.compile(rf"[+-]?[1-9]\d{{0,2}}{re.escape(decimal)}\d{{3}}")
+    notes = []
+    for place, name in enumerate(one.strip() for one in header):
+        values = [row[place].strip() for row in rows if len(row) > place and row[place].strip()]
+        signed = [value for value in values if decimal in value]
+        others = [value for value in values if decimal not in value]
+        if len(signed) < 3 or not others or not wish.needs(name):
+            continue
+        if all(map(parted.fullmatch, signed)) and all(map(whole.fullmatch, others)):
+            read = signed[0].replace(",", ".")
+            notes.append(
+                f"column {name!r}: {signed[0]!r} is read as {read}, and {others[0]!r} as {others[0]}. If the sign "
+                "separates thousands, take it out of the file"
+            )
+    return notes
+
+
 # -- Columns ---------------------------------------------------------------------------------------------
 
 
@@ -307,23 +390,34 @@ def _too_many(name: str, columns: int | None) -> str:
     return f"{name} has more than {MOST_COLUMNS:,} columns{count}; is it a table with a line for each row?"
 
 
-def _checked_names(table: Any, name: str) -> Any:
-    """Give the table with stripped names, or say what is wrong with them."""
+def _names(table: Any) -> list[str]:
+    return [str(one).strip() or f"column {place}" for place, one in enumerate(table.column_names, start=1)]
+
+
+def _checked_names(table: Any, name: str, wish: Wish) -> list[str]:
+    """Give the columns' names, stripped, or say what is wrong with them."""
     if table.num_columns > MOST_COLUMNS:
         raise ValueError(_too_many(name, table.num_columns))
-    names = [str(one).strip() or f"column {place}" for place, one in enumerate(table.column_names, start=1)]
-    twice = [one for one, count in Counter(names).items() if count > 1]
+    names = _names(table)
+    twice = [one for one, count in Counter(names).items() if count > 1 and wish.needs(one)]
     if twice:
         raise ValueError(f"{name} has columns of the same name: {listed_names(twice)}; rename them")
     if not table.num_rows or not table.num_columns:
         raise ValueError(f"{name} has a header but no rows")
-    return table.rename_columns(names)
+    return names
 
 
-def _as_frame(table: Any, name: str, text: Collection[str]) -> Table:
+def _as_table(table: Any, kept: Any, name: str, wish: Wish, notes: list[str]) -> Table:
     # What pandas calls an index without a name when it writes Parquet is not a column of the user's.
-    index = [one for one in table.column_names if re.fullmatch(r"__index_level_\d+__", one)]
-    table = _checked_names(table.drop_columns(index), name)
-    notes: list[str] = []
-    columns = {one: as_series(table[one], one, one in text, notes) for one in table.column_names}
-    return Table(name, pd.DataFrame(columns), notes)
+    table = table.drop_columns([one for one in table.column_names if re.fullmatch(r"__index_level_\d+__", one)])
+    names = _checked_names(table, name, wish)
+    read = {
+        one: as_series(table.column(place), one, one in wish.text, notes)
+        for place, one in enumerate(names)
+        if wish.only is None or one in wish.only
+    }
+    if kept is None:
+        kept = table.select([names.index(one) for one in wish.keep if one in names]).to_pandas()
+        kept = kept.set_axis([one for one in wish.keep if one in names], axis=1)
+    unused = list(dict.fromkeys(one for one in names if one not in read))
+    return Table(name, pd.DataFrame(read), notes, kept=kept, unused=unused)

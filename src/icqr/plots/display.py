@@ -151,6 +151,15 @@ def percent_axis(ax: Axes, name: str) -> None:
     axis.set_major_locator(ticker.MaxNLocator(nbins=max(2, min(6, int(room))), steps=[1, 2, 5, 10]))
 
 
+def number_axis(ax: Axes) -> None:
+    """Write numbers on the horizontal axis with thousands set apart, few enough to be read side by side."""
+    ticker, largest = need("matplotlib.ticker"), max(map(abs, ax.get_xlim()))
+    if 1000 <= largest < 1e9:
+        ax.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
+    room = int(_inches(ax)[0] / (0.2 + 0.09 * max(5, len(f"{largest:,.0f}"))))
+    ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=max(2, min(8, room)), steps=[1, 2, 2.5, 5, 10]))
+
+
 def row_labels(ax: Axes, names: Sequence[str]) -> None:
     """Write a name at each row 0, 1, … of the vertical axis, as large as fits, without marks and lines."""
     usual, room = float(ax.xaxis.label.get_fontsize()), 72 * (_inches(ax)[1] - 0.3) / len(names)

@@ -163,7 +163,8 @@ class IntervalDisplay(Display):
             ax.set_xlim(*ends)
         ax.set_ylabel(plain(self.y_name))
         note = self._note(self.column.n_beyond(ends))
-        heading(ax, f"{plain(self.method)} intervals", [*point_legend(ax, self.rows), *legend], note)
+        title = "Intervals" if self.method == "intervals" else f"{plain(self.method)} intervals"
+        heading(ax, title, [*point_legend(ax, self.rows), *legend], note)
 
     def _note(self, beyond: int) -> str:
         missing = self.column.n_missing

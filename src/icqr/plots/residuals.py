@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from icqr.metrics.checks import Floats, Integers, check_share
 from icqr.plots.columns import Placed, sample_rows
-from icqr.plots.display import Display, heading, in_units, ink
+from icqr.plots.display import Display, heading, in_units, ink, number_axis
 from icqr.plots.points import draw_points, mark_infinite, point_legend, sample_note
 from icqr.plots.predictions import name_of, named_models, predictions_of, row_table, shared_coverage
 from icqr.plots.style import Options, method_look, percent, plain
@@ -135,6 +135,7 @@ class WidthResidualDisplay(Display):
         legend += mark_infinite(ax, residual[~finite], "right")
         ax.set_xlim(left=0)
         ax.set_ylim(0, 1.05 * (residual.max() or 1.0))
+        number_axis(ax)
         ax.set_xlabel(in_units("width of the interval", self.y_name))
         ax.set_ylabel(in_units("absolute error", self.y_name))
         heading(ax, f"{plain(self.method)}: width and error", legend, sample_note(self.drawn, len(self.rows)))

@@ -11,7 +11,7 @@ import pandas as pd
 from icqr.auditing.findings import shown
 from icqr.metrics import width_summary
 from icqr.metrics.checks import Floats, check_rows
-from icqr.plots.display import Display, heading, in_units, ink, row_labels, small_print
+from icqr.plots.display import Display, heading, in_units, ink, number_axis, row_labels, small_print
 from icqr.plots.predictions import name_of, named_intervals, named_models, shared_coverage
 from icqr.plots.style import Options, method_color, percent, plain
 
@@ -115,6 +115,7 @@ class WidthDisplay(Display):
         row_labels(ax, [plain(method, 20) for method in reversed(self.widths)])
         ax.set_xlim(0, end * 1.03)
         ax.set_ylim(-0.45, len(self.widths) - 0.2)
+        number_axis(ax)
         ax.set_xlabel(in_units("width of the interval", self.y_name))
         heading(ax, "Widths of the intervals", note="box: middle half, gap: median, line: 5 to 95 %, ◇: mean")
 

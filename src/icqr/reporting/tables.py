@@ -85,7 +85,9 @@ def _methods(summary: dict[str, Any]) -> Table:
         ]
         for one, width, score, taken in zip(entries, widths, scores, seconds, strict=True)
     ]
-    caption = f"{promise(summary['promised'])} promised, {int(entries[0]['n']):,} rows that no model has seen"
+    # Of intervals from elsewhere nobody knows.
+    unseen = " that no model has seen" if all("model" in one for one in summary["computed"]["models"]) else ""
+    caption = f"{promise(summary['promised'])} promised, {int(entries[0]['n']):,} rows{unseen}"
     kept, cells = _kept(columns, rows)
     return Table("methods", caption, kept, [Row(row) for row in cells], " ".join(summary.get("remarks", [])))
 
@@ -282,7 +284,11 @@ def _regions(name: str, method: str, audit: dict[str, Any]) -> Table:
         )
         for one, width in zip(audit["regions"], widths, strict=True)
     ]
-    return Table(name, f"All regions that {method} was judged in, worst first", columns, rows)
+    note = (
+        "Each interval is of a region by itself. A verdict allows for the number of regions that were looked at: among "
+        "many, a few intervals leave out the promise by chance."
+    )
+    return Table(name, f"All regions that {method} was judged in, worst first", columns, rows, note)
 
 
 def _strata(name: str, method: str, audit: dict[str, Any]) -> Table:
