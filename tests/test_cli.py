@@ -203,7 +203,7 @@ def test_compare_as_json(icqr: Run) -> None:
     found = json.loads(out)
     assert [one["method"] for one in found["methods"]] == METHODS
     assert list(found["seconds"]) == METHODS
-    assert found["seconds"]["Recommended ICQR"] > found["seconds"]["CQR"] > 0
+    assert all(seconds > 0 for seconds in found["seconds"].values())
     assert [(one["method"], one["candidates"][0]["partition"]) for one in found["selection"]] == [
         ("Recommended ICQR", "one group")
     ]

@@ -259,8 +259,8 @@ def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> 
     ratio = float(top["error_ratio"].max())
     if top["share"].sum() >= 0.95 and ratio > 20 and error < 0.1 * spread:
         reasons.append(
-            f"the two most important columns hold {top['share'].sum():.1%} of the importance, and permuting one makes "
-            f"the error {ratio:.0f} times as large"
+            f"the most important columns hold {top['share'].sum():.1%} of the importance, and permuting one makes the "
+            f"error {ratio:.0f} times as large"
         )
     if reasons:
         suspects = top[(top["share"] > 0.05) | (top["share"] == top["share"].max())]
