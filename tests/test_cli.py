@@ -384,6 +384,12 @@ def test_categories_that_the_model_does_not_know_are_named(icqr: Run, model_file
     assert said in icqr("recalibrate", model_file, "new.csv", "--target", "price", "--out", "fresh.icqr").err
 
 
+def test_a_target_that_is_not_there_is_looked_for_among_all_columns(icqr: Run, model_file: str) -> None:
+    write(NEW, Path("new.csv"))
+    err = icqr("recalibrate", model_file, "new.csv", "--target", "prices").err
+    assert "there is no column 'prices'; columns are 'size', 'region', 'price'; did you mean 'price'?" in err
+
+
 def test_an_error_about_a_model_names_its_file(icqr: Run, model_file: str) -> None:
     write(NEW, Path("new.csv"))
     assert "error: new.csv: not a model of icqr" in icqr("predict", "new.csv", model_file).err

@@ -195,6 +195,7 @@ def test_columns_that_are_not_wanted_may_be_anything(tmp_path: Path) -> None:
     [
         (["6.139", "906", "1.506", "12.000"], True),
         (["6,139", "906", "1,506", "12,000"], True),
+        (["6.139", "906", "NA", "1.506", "12.000"], True),
         (["6.139", "906", "1.5", "12.000"], False),  # a decimal
         (["6.139", "9.061", "1.506", "12.000"], False),  # three digits throughout, as instruments write
         (["0.139", "906", "0.506", "0.125"], False),

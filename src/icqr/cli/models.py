@@ -121,6 +121,7 @@ def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
         target = table.target if source.target is None else source.target
         if target is None:
             raise ValueError("--target must be given: the column that holds what happened")
+        check_column(table.names, target, "--target")
         rows = check_numbers(table.frame, [target], ["--target"], source.drop_missing)
         X = columns_of(model, replace(table, frame=rows), [target])
         note_new_categories(model, X)

@@ -277,7 +277,7 @@ def _read_csv(
         raise ValueError(_wrong_encoding(stream, name, code)) from error
     if any(arrow.types.is_binary(kind) for kind in table.schema.types):
         raise ValueError(_wrong_encoding(stream, name, code))
-    notes += _thousands(sample, separator, decimal, wish)
+    notes += _thousands(sample, separator, decimal, missing, wish)
     kept = {one: name for one, name in zip(table.column_names, _names(table), strict=True) if name in wish.keep}
     if not kept:
         return table, None
@@ -336,9 +336,7 @@ def find_dialect(sample: str) -> tuple[str, str]:
     >>> find_dialect("name,note\nBern,a;b;c\n")
     (',', '.')
     """
-    lines = sample[: 1 << 16]
-    if len(lines) < len(sample):
-        lines = lines[: lines.rfind("\n") + 1] or lines
+    lines = _first_lines(sample)
     tried = {separator: _fields(lines, separator) for separator in SEPARATORS}
     separator = max(SEPARATORS, key=lambda one: _agreement(tried[one]))
     if separator == ",":
@@ -347,6 +345,11 @@ def find_dialect(sample: str) -> tuple[str, str]:
     commas = sum(bool(re.fullmatch(r"[+-]?\d+,\d+", value)) for value in fields)
     points = sum(bool(re.fullmatch(r"[+-]?\d+\.\d+", value)) for value in fields)
     return separator, "," if commas > points else "."
+
+
+def _first_lines(sample: str) -> str:
+    lines = sample[: 1 << 16]
+    return lines if len(lines) == len(sample) else lines[: lines.rfind("\n") + 1] or lines
 
 
 def _fields(lines: str, separator: str) -> list[list[str]]:
@@ -362,13 +365,13 @@ def _agreement(rows: list[list[str]]) -> tuple[float, int]:
     return (sum(len(row) == width for row in rows) / len(rows), width) if width > 1 else (0.0, 0)
 
 
-def _thousands(sample: str, separator: str, decimal: str, wish: Wish) -> list[str]:
+def _thousands(sample: str, separator: str, decimal: str, missing: Collection[str], wish: Wish) -> list[str]:
     """Tell of columns whose decimal sign may separate thousands: it has three digits behind it, or is not there."""
-    header, *rows = _fields(sample[: 1 << 16], separator) or [[]]
+    header, *rows = _fields(_first_lines(sample), separator) or [[]]
     whole, parted = re.compile(r"[+-]?\d{1,3}"), re.compile(rf"[+-]?[1-9]\d{{0,2}}{re.escape(decimal)}\d{{3}}")
     notes = []
     for place, name in enumerate(one.strip() for one in header):
-        values = [row[place].strip() for row in rows if len(row) > place and row[place].strip()]
+        values = [row[place].strip() for row in rows if len(row) > place and row[place].strip() not in missing]
         signed = [value for value in values if decimal in value]
         others = [value for value in values if decimal not in value]
         if len(signed) < 3 or not others or not wish.needs(name):
