@@ -218,6 +218,34 @@ def file(tmp_path: Path, small: Any) -> Path:
 # -- Round trips -----------------------------------------------------------------------------------------------------
 
 
+def test_labels_of_any_type_of_pandas(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.random(200), "c": rng.choice(list("xyz"), 200), "n": rng.integers(0, 5, 200)})
+    nullable = frame.astype({"n": "Int64"}).astype({"n": "category"})
+    dummies = pd.get_dummies(frame["c"].astype("category")) * 1.0  # their names are a CategoricalIndex
+    for X in (frame.convert_dtypes(dtype_backend="pyarrow"), nullable, dummies):
+        model = CQR(HistGradientBoostingRegressor(max_iter=2), random_state=0).fit(X, frame["a"])
+        save(model, tmp_path / "model.icqr")
+        again = load(tmp_path / "model.icqr")
+        np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+
+
+def test_labels_that_no_file_can_hold_are_refused_when_it_is_written(tmp_path: Path) -> None:
+    names = pd.date_range("2026-01-01", periods=2)
+    X = pd.DataFrame(np.random.default_rng(0).random((90, 2)), columns=names)
+    model = CQR(HistGradientBoostingRegressor(max_iter=2), random_state=0).fit(X, np.arange(90.0))
+    with pytest.raises(ArtifactError, match=r"labels of the type datetime64.* can't be stored without pickle"):
+        save(model, tmp_path / "model.icqr", with_estimator=False)
+
+
+def test_a_checkpoint_may_be_a_path(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).random((90, 2))
+    network = QuantileNetwork(hidden=(4,), epochs=1, verbose=False, checkpoint=tmp_path / "checkpoint")
+    model = CQR(network, random_state=0).fit(X, X[:, 0])
+    save(model, tmp_path / "model.icqr")
+    np.testing.assert_array_equal(load(tmp_path / "model.icqr").predict(X), model.predict(X))
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
 def test_everything_works_after_loading_as_before(name: str, tmp_path: Path) -> None:
     model, X = CASES[name]

@@ -52,6 +52,23 @@ def check_json(found: Audit) -> dict[str, Any]:
 # -- What must be shown -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "column",
+    [pd.array([True, None] * 200, dtype="boolean"), pd.to_datetime(["2020-01-01", None] * 200), [1.0, None] * 200],
+)
+def test_a_column_that_varies_only_by_gaps_has_no_slab(column: Any) -> None:
+    _, y, intervals = oracle(0, 400)
+    found = audit(y, intervals, pd.DataFrame({"flag": column}), coverage=0.9)
+    assert math.isnan(found.numbers["worst_slab_coverage"])
+
+
+def test_labels_with_the_same_text_are_one_group() -> None:
+    _, y, intervals = oracle(0, 400)
+    found = audit(y, intervals, groups=pd.Series([1, "1", 2, None] * 100, dtype=object), coverage=0.9)
+    given = found.regions[found.regions["kind"] == "group"].set_index("region")["n"]
+    assert given.to_dict() == {"group = 1": 200, "group = 2": 100, "group is missing": 100}
+
+
 def test_a_planted_region_is_named_first_and_in_words() -> None:
     X, y, intervals = planted(0, 4000)
     found = audit(y, intervals, X, coverage=0.9, with_excess_risk=False)

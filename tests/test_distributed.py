@@ -201,6 +201,8 @@ def test_workers_get_no_more_scores_than_they_need(models: Any) -> None:
 
 
 def test_several_coverages_have_a_column_for_each_bound(models: Any, rows: Any, frames: Any) -> None:
+    twice = on_dask(models["CQR"]).predict_interval(frames[0], [0.9, 0.9]).compute(scheduler="synchronous")
+    assert list(twice.columns) == ["lower_0.9", "upper_0.9"] * 2
     predicted = on_dask(models["CQR"]).predict_interval(frames[0], [0.5, 0.9]).compute(scheduler="synchronous")
     wanted = models["CQR"].predict_interval(rows[0], [0.5, 0.9])
     assert predicted.columns.tolist() == ["lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9"]

@@ -24,7 +24,7 @@ jax = pytest.importorskip("jax")
 pytest.importorskip("optax")
 
 from icqr.neural import QuantileNetwork, prediction, training  # noqa: E402
-from icqr.quantiles import QuantileModel  # noqa: E402
+from icqr.quantiles import QuantileModel, ResidualQuantiles  # noqa: E402
 
 LEVELS = (0.05, 0.5, 0.95)
 
@@ -331,6 +331,13 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path):
         clone(model).set_params(learning_rate=0.1, random_state=1).fit(X, y)
     with pytest.raises(ValueError, match=r"another n_networks; "):
         clone(model).set_params(n_networks=2).fit(X, y)
+
+
+def test_folds_have_no_checkpoint(tmp_path):
+    X, y = data()
+    model = ResidualQuantiles(small(epochs=2, checkpoint=tmp_path), LEVELS, random_state=0).fit(X, y)
+    assert model.predict_quantiles(X).shape == (len(X), 3)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):

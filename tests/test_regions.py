@@ -90,5 +90,13 @@ def test_all_rows_alike(covered: np.ndarray) -> None:
     assert len(find_rules(columns, covered, 0.9)) <= 14
 
 
+def test_no_region_is_all_rows() -> None:
+    X = pd.DataFrame({"version": [3.0] * 400, "empty": np.nan, "text": "x", "x": np.arange(400.0)})
+    columns = columns_of(X, np.full(400, -np.inf), np.full(400, np.inf))
+    rules = [rule.words(columns) for rule in find_rules(columns, np.arange(400) % 5 > 0, 0.9)]
+    assert rules
+    assert all(rule.startswith("x ") or " < x " in rule for rule in rules)
+
+
 def test_no_column_that_varies() -> None:
     assert find_rules(columns_of(None, np.zeros(50), np.ones(50)), np.arange(50) % 2 == 0, 0.9) == []

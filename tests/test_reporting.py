@@ -118,6 +118,23 @@ def test_a_comparison_of_few_rows_looks_at_no_regions(models: dict[str, Any], ro
     assert said.endswith("; no regions were looked at.")
 
 
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
+def test_rows_may_have_another_form_than_the_training_rows(named: bool, tmp_path: Path) -> None:
+    X, y = make_heteroscedastic(400, random_state=0, return_X_y=True)
+    forms = [X.to_numpy(), X]
+    model = ICQR(SMALL, random_state=0).fit(forms[named], y)
+    same, other = (written(tmp_path, model, form, y) for form in (forms[named], forms[not named]))
+    assert same.count("<svg") == other.count("<svg") > 3
+
+
+def test_groups_are_in_the_order_of_their_numbers_whatever_the_digits(tmp_path: Path) -> None:
+    y = np.zeros(400)
+    found = audit(y, np.c_[y - 1, y + 1], groups=np.array(["10²", "5²"] * 200), coverage=0.9)
+    assert "group = 10²" in written(tmp_path, found)
+    assert [one["name"] for one in summarize(found)["coverage_by_group"]] == ["group = 5²", "group = 10²"]
+
+
 def test_parameters_of_xgboost_that_are_not_set_are_not_listed() -> None:
     X, y = make_heteroscedastic(90, n_features=2, random_state=0, return_X_y=True)
     model = CQR(XGBRegressor(n_estimators=3, max_depth=2), random_state=0).fit(X, y)

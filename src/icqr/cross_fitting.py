@@ -58,12 +58,19 @@ def cross_fit(
     (5, (200, 1))
     """
     folds = _cut(len(y), seed)
-    tasks = (delayed(_fit_without)(clone(model), X, y, levels, fold, fit_params or {}) for fold in folds)
+    tasks = (delayed(_fit_without)(_copy(model), X, y, levels, fold, fit_params or {}) for fold in folds)
     models = Parallel(n_jobs=n_jobs)(tasks)
     predictions = np.empty((len(y), len(levels)))
     for fitted, fold in zip(models, folds, strict=True):
         predictions[fold] = fitted.predict(take_rows(X, fold))
     return models, predictions
+
+
+def _copy(model: Any) -> Any:
+    """Clone a model without its checkpoint, which is for one set of rows."""
+    copy = clone(model)
+    kept = [name for name in copy.get_params(deep=True) if name.endswith("checkpoint")]
+    return copy.set_params(**dict.fromkeys(kept)) if kept else copy
 
 
 def _cut(n: int, seed: int | None) -> list[IntArray]:

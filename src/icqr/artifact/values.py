@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -36,7 +37,7 @@ def encode(value: Any, place: str) -> Any:
     """
     if value is None or type(value) is bool:
         return value
-    if isinstance(value, str):
+    if isinstance(value, str | os.PathLike):
         return str(value)
     if type(value) is int and abs(value) <= LARGEST_INTEGER:
         return value
@@ -79,6 +80,10 @@ def encode_parameters(estimator: Any, place: str) -> dict[str, Any]:
 def encode_labels(index: Iterable[Any], place: str) -> dict[str, Any]:
     """Give column names, categories or group keys as JSON, with the type of their pandas Index."""
     labels = pd.Index(index)
+    if not _LABEL_TYPES.fullmatch(str(labels.dtype)):  # of pyarrow, nullable, categories: as their values are
+        labels = pd.Index(labels.tolist())
+    if not _LABEL_TYPES.fullmatch(str(labels.dtype)):
+        raise ArtifactError(f"{place} has labels of the type {labels.dtype}, which can't be stored without pickle")
     return {"dtype": str(labels.dtype), "values": encode(labels.tolist(), place)}
 
 

@@ -173,7 +173,9 @@ def named_methods(methods: Any) -> dict[str, Any]:
 def _one_coverage(coverages: dict[str, float]) -> float:
     if len(set(coverages.values())) > 1:
         each = ", ".join(f"{name}: {level:g}" for name, level in coverages.items())
-        raise ValueError(f"methods must promise the same coverage, got {each}; pass coverage=…")
+        raise ValueError(
+            f"methods must promise the same coverage, got {each}; compare them at one: compare(…, coverage=…)"
+        )
     return next(iter(coverages.values()))
 
 
@@ -248,7 +250,7 @@ def _findings(audits: dict[str, Audit], differences: pd.DataFrame, base: str) ->
         first = f" Worst: {one.findings[0]}" if len(worst) else ""
         said.append(f"{name}: {one.summary}{first}")
     told = differences[
-        differences["measure"].isin(["mean_width", "interval_score"]) & differences["difference"].notna()
+        differences["measure"].isin(["mean_width", "interval_score"]) & differences["standard_error"].notna()
     ]
     numbers = audits[base].numbers
     for other, rows in told.groupby("method", sort=False):

@@ -161,7 +161,9 @@ def _given_groups(groups: Any, X: pd.DataFrame | None, n: int) -> list[Grouping]
 
 
 def _grouping(labels: pd.Series[Any]) -> Grouping:
-    codes, values = pd.factorize(labels, sort=False, use_na_sentinel=False)
+    # By their text, as they are shown: 1 and "1" are one group.
+    texts = labels.astype(object).map(str, na_action="ignore")
+    codes, values = pd.factorize(texts, sort=False, use_na_sentinel=False)
     names = [f"{labels.name} is missing" if pd.isna(value) else f"{labels.name} = {value}" for value in values]
     table = pd.DataFrame({"region": names, "kind": "group"}).reindex(columns=GROUP_COLUMNS)
     return Grouping(codes.astype(np.intp), table)

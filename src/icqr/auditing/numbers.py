@@ -71,9 +71,11 @@ def worst_slab(audited: Audited, random_state: int) -> WorstSlab | None:
 
 
 def _varies(X: pd.DataFrame) -> bool:
-    numeric = X.select_dtypes("number").replace([np.inf, -np.inf], np.nan)
+    # Of these a missing value is no value of its own.
+    numeric = X.select_dtypes(["number", "bool", "boolean", "datetime", "datetimetz"])
+    known = numeric.replace([np.inf, -np.inf], np.nan)
     others = X.drop(columns=list(numeric.columns))
-    return bool((numeric.nunique() > 1).any() or (others.nunique(dropna=False) > 1).any())
+    return bool((known.nunique() > 1).any() or (others.nunique(dropna=False) > 1).any())
 
 
 def slab_numbers(slab: WorstSlab | None) -> dict[str, float]:

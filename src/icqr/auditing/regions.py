@@ -160,6 +160,7 @@ def find_rules(columns: Sequence[Column], covered: NDBool, coverage: float) -> l
     'hour ≤ 6'
     """
     candidates = [*_simple_rules(columns), *_tree_rules(columns, covered)]
+    candidates = [rule for rule in candidates if not rule.mask(columns).all()]  # which would be all rows
     scores = np.array([_score(rule, columns, covered, coverage) for rule in candidates])
     order = np.argsort(scores, kind="stable")
     under = (candidates[i] for i in order if scores[i] < 0)

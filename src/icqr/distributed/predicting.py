@@ -52,7 +52,7 @@ def lazy_intervals(model: Any, X: Any, coverage: Any) -> Any:
     X = check_table(X)
     if is_frame(X):
         names = interval_names(coverage)
-        meta = pd.DataFrame({name: pd.Series(dtype=np.float64) for name in names})
+        meta = pd.DataFrame(np.empty((0, len(names))), columns=pd.Index(names))
         return X.map_partitions(_intervals, one(model), coverage, names, meta=meta)
     given = (one(model), "predict_interval", (coverage,))
     if not is_list(coverage):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from icqr.auditing.findings import percent, promise
+from icqr.features import align, as_table
 from icqr.plots import (
     ExplainedVarianceDisplay,
     GroupCoverageDisplay,
@@ -42,6 +44,8 @@ class Picture(NamedTuple):
 
 def pictures_of(evidence: Evidence, summary: dict[str, Any]) -> dict[str, Picture]:
     """Give the pictures that can be drawn from what was given, by the section that they belong to."""
+    if evidence.X is not None and evidence.model is not None:  # with the names by which the model knows the columns
+        evidence = replace(evidence, X=align(as_table(evidence.X), evidence.model.columns_))
     return {
         name: Picture(_svg(display, title), caption)
         for name, display, title, caption in [

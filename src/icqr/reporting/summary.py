@@ -187,7 +187,7 @@ def _numbers(groups: pd.DataFrame) -> dict[str, int]:
 def _natural(text: str) -> list[tuple[bool, float, str]]:
     """Give a key that sorts 2 before 10."""
     parts = re.findall(r"\d+\.?\d*|\D+", text)
-    return [(part[0].isdigit(), float(part) if part[0].isdigit() else 0.0, part) for part in parts]
+    return [(part[0].isdecimal(), float(part) if part[0].isdecimal() else 0.0, part) for part in parts]
 
 
 def _short_name(row: dict[str, Any]) -> str:
