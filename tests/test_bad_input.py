@@ -1,6 +1,7 @@
 """Adversarial input: each has a stated answer, an error before any model is fitted or a defined result."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cache
 from typing import Any, Self
 
@@ -425,6 +426,12 @@ def test_a_weight_too_few_is_named_before_the_split(method: Any) -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match=r"one weight for each of the 100 rows of X, got shape \(99,\)"):
         method().fit(rng.uniform(size=(100, 2)), rng.uniform(size=100), sample_weight=np.ones(99))
+
+
+def test_a_fraction_as_coverage_is_named_in_errors() -> None:
+    model = QR(quick(), coverage=Fraction(9, 10), random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match=r"QR predicts the levels it was fitted for, coverage=9/10; got coverage=0\.8"):
+        model.predict_interval(X, 0.8)
 
 
 @pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")

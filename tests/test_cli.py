@@ -472,6 +472,16 @@ def test_plan(icqr: Run) -> None:
     assert json.loads(icqr("plan", "--precision", "0.02", "--json").out)["rows_needed"] == 650
 
 
+def test_plan_says_percents(icqr: Run) -> None:
+    assert "and the coverage that 90 % of all calibrations give" in icqr("plan").out
+
+
+def test_no_jobs_is_a_wrong_use(icqr: Run) -> None:
+    code, _, err = icqr("fit", "sales.csv", "--target", "price", "--out", "m.icqr", "--jobs", "0")
+    assert code == 2
+    assert "must be 1 or more, or -1 for one per core" in err
+
+
 def test_datasets(icqr: Run) -> None:
     assert re.search(r"^bike +17,379 +12 +cnt ", icqr("datasets").out, flags=re.MULTILINE)
     assert "sine_spread" in [one["name"] for one in json.loads(icqr("datasets", "--json").out)]

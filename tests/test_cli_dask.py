@@ -102,6 +102,10 @@ def test_fit_predict_and_audit_as_the_local_engine(icqr: Run, scheduler: str) ->
     assert predicted["day"].tolist() == sales["day"].tolist(), "dates, not days since 1970"
     pd.testing.assert_frame_equal(predicted.reset_index(drop=True), pd.read_parquet("intervals.parquet"))
 
+    sales[["price"]].to_parquet("prices.parquet")
+    without = icqr("predict", "sales.icqr", "prices.parquet", "--out", "none", *dask)
+    assert "lacks columns that the model was trained on" in without.err
+
     ours = icqr("audit", "intervals", *AUDIT, *dask)
     assert ours.code == 0, ours.err
     assert ours.out == icqr("audit", "intervals.parquet", *AUDIT).out

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icqr.cli.reading import MOST_COLUMNS, Wish, find_dialect, read_parquet_files, read_table
+from icqr.cli.dialect import find_dialect
+from icqr.cli.reading import MOST_COLUMNS, Wish, read_parquet_files, read_table
 
 FRAME = pd.DataFrame(
     {

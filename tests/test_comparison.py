@@ -36,6 +36,11 @@ def test_differences_are_paired() -> None:
     assert rows["verdict"].tolist() == ["more", "more", "more", "not known"]
 
 
+def test_nothing_is_said_of_a_difference_without_an_error() -> None:
+    found = compare({"a": [[0.0, 2.0]], "b": [[0.0, 3.0]]}, None, [1.0], coverage=0.9)
+    assert not [text for text in found.findings if "compared with" in text or "unknown" in text]
+
+
 def test_no_difference_is_called_unclear() -> None:
     found = compare({"one": RIGHT, "same": RIGHT}, X, Y, coverage=0.9)
     assert set(found.differences["verdict"]) == {"no clear difference"}

@@ -36,15 +36,16 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def zipped(name: str) -> bytes:
+def zipped(name: str, method: int = zipfile.ZIP_STORED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
+    with zipfile.ZipFile(buffer, "w", method) as archive:
         archive.writestr(name, CONTENTS)
     return buffer.getvalue()
 
 
 PACKED = gzip.compress(CONTENTS, mtime=1)
 TOY = DataFile("toy.csv.gz", sha256(PACKED), sha256(CONTENTS), "the toy shop", "write 1,2 many times")
+DEFLATED = zipped("hour.csv", zipfile.ZIP_DEFLATED)
 SERVED = {
     "/good": CONTENTS,
     "/corrupt": CONTENTS[:-2] + b"3\n",
@@ -52,6 +53,8 @@ SERVED = {
     "/good.zip": zipped("hour.csv"),
     "/other.zip": zipped("day.csv"),
     "/broken.zip": zipped("hour.csv")[:-30],
+    # The first block is of a kind that there is not.
+    "/garbled.zip": DEFLATED[:38] + b"\xff" * 5 + DEFLATED[43:],
 }
 
 
@@ -133,6 +136,7 @@ def test_download_goes_to_data_home(server: str, alone: Path, tmp_path: Path) ->
         ("good", "hour.csv", DatasetCorruptedError, "not a zip file"),
         ("other.zip", "hour.csv", DatasetCorruptedError, "hour.csv"),
         ("broken.zip", "hour.csv", DatasetCorruptedError, "damaged"),
+        ("garbled.zip", "hour.csv", DatasetCorruptedError, "damaged: Error -3 while decompressing"),
     ],
 )
 def test_failed_download_leaves_nothing(

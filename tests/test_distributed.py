@@ -20,7 +20,7 @@ import icqr
 from icqr.distributed import CQR, ICQR, QR, Naive, connect, on_dask, progress, sample, write_parquet
 from icqr.distributed.blocks import Blocks, Cut, DaskRows, shared_out
 from icqr.distributed.estimators import _light
-from icqr.distributed.predicting import EXPLAINED
+from icqr.intervals import EXPLAINED
 from icqr.scored import COVERAGES, SelectedCalibration
 
 da = pytest.importorskip("dask.array")

@@ -128,6 +128,13 @@ def test_rows_may_have_another_form_than_the_training_rows(named: bool, tmp_path
     assert same.count("<svg") == other.count("<svg") > 3
 
 
+def test_only_models_are_said_not_to_have_seen_the_rows(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
+    X, y = rows
+    said = " rows that no model has seen"
+    assert tables_of(summarize(models["CQR"], X, y))["methods"].caption.endswith(said)
+    assert not tables_of(summarize(audit(y, np.c_[y - 1, y + 1], coverage=0.9)))["methods"].caption.endswith(said)
+
+
 def test_groups_are_in_the_order_of_their_numbers_whatever_the_digits(tmp_path: Path) -> None:
     y = np.zeros(400)
     found = audit(y, np.c_[y - 1, y + 1], groups=np.array(["10²", "5²"] * 200), coverage=0.9)

@@ -50,6 +50,25 @@ from icqr.quantiles import ResidualQuantiles, bare, is_prefit
 from icqr.rows import RowBlocks, Rows, check_target, check_weights
 from icqr.scored import Scored
 
+_TEXT = pd.Series(["text"]).dtype  # as this pandas has it
+#: What `explain` gives, and of which type.
+EXPLAINED = {
+    "group": np.int64,
+    "n": np.int64,
+    "rank": np.int64,
+    "offset_lower": np.float64,
+    "offset_upper": np.float64,
+    "promised": np.float64,
+    "guarantee": _TEXT,
+    "novelty": np.float64,
+    "lower": np.float64,
+    "median": np.float64,
+    "upper": np.float64,
+    "crossed": np.bool_,
+    "collapsed": np.bool_,
+    "band_lower": np.float64,
+    "band_upper": np.float64,
+}
 GROUPWISE = "group-wise"
 MARGINAL = "marginal"
 APPROXIMATE = "approximate (groups learned from calibration rows)"

@@ -63,12 +63,12 @@ def open_blocks(data: str, wish: Wish = EVERYTHING) -> BlockTable:
     files = [str(Path(file).absolute()) for file in listed(data)]  # workers may be in another folder
     schema = schema_of(files)
     schema = pa.schema([field for field in schema if not re.fullmatch(r"__index_level_\d+__", field.name)])
-    unused = [name for name in schema.names if not wish.needs(name)]
-    schema = pa.schema([field for field in schema if wish.needs(field.name)])
     pieces = pieces_of(files)
     n_rows = sum(piece.n_rows for piece in pieces)
     if not n_rows or not schema.names:
         raise ValueError(f"{data}: {len(files):,} files without a row")
+    unused = [name for name in schema.names if not wish.needs(name)]
+    schema = pa.schema([field for field in schema if wish.needs(field.name)])
     # Text is text: whether it holds dates could be told only from all rows, and a block has some of them.
     texts = tuple(field.name for field in schema if field.name in wish.text or _is_text(field.type))
     kept = tuple(wish.keep)

@@ -16,16 +16,12 @@ from icqr.cli.data import check_column, check_numbers, read_data
 from icqr.cli.models import PREDICTED
 from icqr.cli.options import Bounds, Source
 from icqr.cli.wording import listed_names
+from icqr.intervals import EXPLAINED
 from icqr.reporting import report, summarize
 from icqr.reporting.tables import tables_of
 
 #: The options that name columns of numbers.
 OPTIONS = ("--target", "--lower", "--upper")
-#: More columns that `icqr predict --explain` writes.
-_EXPLAINED = [
-    *("n", "rank", "offset_lower", "offset_upper", "guarantee", "novelty"),
-    *("crossed", "collapsed", "band_lower", "band_upper"),
-]
 _MOST_GROUPS = 15
 
 
@@ -68,10 +64,9 @@ def judged(
 
 def _no_features(rows: pd.DataFrame, bounds: Bounds) -> list[str]:
     """Name columns in which no regions are looked for: the groups, judged anyway, and what `icqr predict` wrote."""
-    given = {bounds.groups} & set(rows.columns)
-    written = {"group", "promised"} if set(PREDICTED) <= set(rows.columns) else set()
-    if written and set(_EXPLAINED) <= set(rows.columns):
-        written |= set(_EXPLAINED)
+    given, columns = {bounds.groups}, set(rows.columns)
+    found = EXPLAINED if set(EXPLAINED) <= columns else PREDICTED if set(PREDICTED) <= columns else ()
+    written = set(found) - {"lower", "median", "upper"}
     if written - given:
         note(f"regions are not looked for in columns that icqr predict wrote: {listed_names(sorted(written - given))}")
     return [name for name in rows.columns if name in given | written]

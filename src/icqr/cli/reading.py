@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import codecs
-import csv
 import gzip
 import io
 import lzma
@@ -22,11 +21,11 @@ from typing import IO, Any
 import pandas as pd
 
 from icqr.cli.columns import as_series, as_written
+from icqr.cli.dialect import find_dialect, note_thousands
 from icqr.cli.wording import listed_names, need
 
 #: More columns than this are taken for a mistake: a table on its side, or not a table.
 MOST_COLUMNS = 10_000
-SEPARATORS = ",;\t|"
 #: Texts that stand for a missing value in CSV files, beside those that pyarrow knows.
 MISSING = ("?", "None", "<NA>")
 _HEAD = 1 << 20
@@ -277,7 +276,7 @@ def _read_csv(
         raise ValueError(_wrong_encoding(stream, name, code)) from error
     if any(arrow.types.is_binary(kind) for kind in table.schema.types):
         raise ValueError(_wrong_encoding(stream, name, code))
-    notes += _thousands(sample, separator, decimal, missing, wish)
+    notes += [text for name, text in note_thousands(sample, separator, decimal, missing) if wish.needs(name)]
     kept = {one: name for one, name in zip(table.column_names, _names(table), strict=True) if name in wish.keep}
     if not kept:
         return table, None
@@ -321,68 +320,6 @@ def _wrong_encoding(stream: Any, name: str, code: str) -> str:
                 "--encoding latin-1 or --encoding cp1252"
             )
     return f"{name} is not {code.upper()}; say what it is, for example --encoding latin-1"
-
-
-def find_dialect(sample: str) -> tuple[str, str]:
-    r"""Find the separator and the decimal sign from the beginning of a CSV file.
-
-    The separator is the one that cuts most lines into as many fields as the first, and that into most. Decimal commas
-    are looked for only if it is not the comma itself.
-
-    Examples
-    --------
-    >>> find_dialect("size;price\n12,5;3\n20;4,5\n")
-    (';', ',')
-    >>> find_dialect("name,note\nBern,a;b;c\n")
-    (',', '.')
-    """
-    lines = _first_lines(sample)
-    tried = {separator: _fields(lines, separator) for separator in SEPARATORS}
-    separator = max(SEPARATORS, key=lambda one: _agreement(tried[one]))
-    if separator == ",":
-        return separator, "."
-    fields = [value.strip() for row in tried[separator][1:] for value in row]
-    commas = sum(bool(re.fullmatch(r"[+-]?\d+,\d+", value)) for value in fields)
-    points = sum(bool(re.fullmatch(r"[+-]?\d+\.\d+", value)) for value in fields)
-    return separator, "," if commas > points else "."
-
-
-def _first_lines(sample: str) -> str:
-    lines = sample[: 1 << 16]
-    return lines if len(lines) == len(sample) else lines[: lines.rfind("\n") + 1] or lines
-
-
-def _fields(lines: str, separator: str) -> list[list[str]]:
-    try:
-        return [row for row in csv.reader(io.StringIO(lines), delimiter=separator) if row]
-    except csv.Error:  # an open quotation mark, or a field that is too large
-        return []
-
-
-def _agreement(rows: list[list[str]]) -> tuple[float, int]:
-    """Give the share of rows that have as many fields as the first, if that is more than one, and that number."""
-    width = len(rows[0]) if rows else 0
-    return (sum(len(row) == width for row in rows) / len(rows), width) if width > 1 else (0.0, 0)
-
-
-def _thousands(sample: str, separator: str, decimal: str, missing: Collection[str], wish: Wish) -> list[str]:
-    """Tell of columns whose decimal sign may separate thousands: it has three digits behind it, or is not there."""
-    header, *rows = _fields(_first_lines(sample), separator) or [[]]
-    whole, parted = re.compile(r"[+-]?\d{1,3}"), re.compile(rf"[+-]?[1-9]\d{{0,2}}{re.escape(decimal)}\d{{3}}")
-    notes = []
-    for place, name in enumerate(one.strip() for one in header):
-        values = [row[place].strip() for row in rows if len(row) > place and row[place].strip() not in missing]
-        signed = [value for value in values if decimal in value]
-        others = [value for value in values if decimal not in value]
-        if len(signed) < 3 or not others or not wish.needs(name):
-            continue
-        if all(map(parted.fullmatch, signed)) and all(map(whole.fullmatch, others)):
-            read = signed[0].replace(",", ".")
-            notes.append(
-                f"column {name!r}: {signed[0]!r} is read as {read}, and {others[0]!r} as {others[0]}. If the sign "
-                "separates thousands, take it out of the file"
-            )
-    return notes
 
 
 # -- Columns ---------------------------------------------------------------------------------------------

@@ -14,28 +14,8 @@ import pandas as pd
 from icqr.distributed.blocks import check_table, delayed_blocks, is_frame
 from icqr.distributed.cluster import one
 from icqr.features import FloatArray
-from icqr.intervals import interval_columns, interval_names, is_list
+from icqr.intervals import EXPLAINED, interval_columns, interval_names, is_list
 from icqr.rows import naming
-
-_TEXT = pd.Series(["text"]).dtype  # as this pandas has it
-#: What `explain` gives.
-EXPLAINED = {
-    "group": np.int64,
-    "n": np.int64,
-    "rank": np.int64,
-    "offset_lower": np.float64,
-    "offset_upper": np.float64,
-    "promised": np.float64,
-    "guarantee": _TEXT,
-    "novelty": np.float64,
-    "lower": np.float64,
-    "median": np.float64,
-    "upper": np.float64,
-    "crossed": np.bool_,
-    "collapsed": np.bool_,
-    "band_lower": np.float64,
-    "band_upper": np.float64,
-}
 
 
 def lazy_points(model: Any, X: Any) -> Any:
