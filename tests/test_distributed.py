@@ -116,6 +116,13 @@ def test_coverages_that_were_not_kept_are_refused_before_any_work(client: Any, m
             method(frames[0], 0.7)
 
 
+def test_coverages_that_need_more_rows_are_refused_before_any_work(client: Any, models: Any, frames: Any) -> None:
+    model = on_dask(models["CQR"])
+    for method in (model.predict_interval, model.explain):
+        with pytest.raises(ValueError, match=r"coverage=0\.99999 needs at least 99999 calibration rows"):
+            method(frames[0], 0.99999)
+
+
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_blocks_without_rows_and_without_a_group_change_nothing(client: Any, models: Any, rows: Any) -> None:
     X, y = rows

@@ -454,6 +454,12 @@ def test_y_beyond_single_precision():
     assert np.isfinite(small(scale_y=True).fit(X, y * 1e39).predict(X)).all()
 
 
+@pytest.mark.parametrize("validation_size", [0, 0.25])
+def test_training_that_does_not_converge(validation_size):
+    with pytest.raises(ValueError, match=r"small enough for training to converge, got 1e\+38.*lower it"):
+        small(epochs=6, learning_rate=1e38, validation_size=validation_size).fit(*data())
+
+
 def test_missing_values_are_refused():
     X, y = data()
     X[3, 1] = np.nan

@@ -369,6 +369,12 @@ class Calibration:
         table[groups] = self._known_offsets(coverage, groups, ranks, small)
         return table
 
+    def check_enough(self, coverage: float | Fraction) -> None:
+        """Raise where no row can have a finite interval, unless infinite ones are wanted."""
+        total, symmetric = int(self.sizes.sum()), self.conformity.symmetric
+        if self.small_groups != "infinite" and total < rows_needed(coverage, symmetric):
+            raise ValueError(too_few_rows(total, coverage, symmetric))
+
     def _usable(self) -> IntArray:
         sizes = np.array(self.sizes, dtype=np.intp)
         sizes[-1] = 0
@@ -407,10 +413,8 @@ class Calibration:
 
     def _answer_small(self, coverage: float | Fraction, small: IntArray) -> None:
         """Raise or warn about the groups that are too small."""
+        self.check_enough(coverage)
         needed = rows_needed(coverage, self.conformity.symmetric)
-        total = int(self.sizes.sum())
-        if self.small_groups != "infinite" and total < needed:
-            raise ValueError(too_few_rows(total, coverage, self.conformity.symmetric))
         what = f"coverage={float(coverage):g} needs {needed} calibration rows in each group; {self._name(small)}"
         if self.small_groups == "error":
             raise ValueError(

@@ -17,7 +17,7 @@ from icqr.distributed.blocks import SAMPLE_ROWS, DaskRows, check_table, example_
 from icqr.distributed.cluster import reduced
 from icqr.distributed.predicting import lazy_explanations, lazy_intervals, lazy_points
 from icqr.distributed.training import dask_twin_name, is_dask_estimator, local_twin, train_on_cluster
-from icqr.intervals import Coverages, IntervalRegressor, Seeds, is_list
+from icqr.intervals import NOT_CALIBRATED, Coverages, IntervalRegressor, Seeds, is_list
 from icqr.libraries import class_names, core_of
 from icqr.partition import GroupPartition
 from icqr.quantiles import ResidualQuantiles, is_prefit
@@ -132,8 +132,7 @@ class OnDask(IntervalRegressor):
             return super().predict_interval(X, coverage)
         levels = self._levels(coverage)
         model = self._predictor(X).for_workers(levels)
-        for level in levels:
-            self.certificate(level)  # raises now, not when the first block is computed, if the scores were not kept
+        self._check_scores(levels)
         return lazy_intervals(model, X, levels if is_list(coverage) else levels[0])
 
     def explain(self, X: Any, coverage: float | None = None) -> Any:
@@ -145,7 +144,7 @@ class OnDask(IntervalRegressor):
             return super().explain(X, coverage)
         level = self._asked(coverage)
         model = self._predictor(X).for_workers([level], with_novelty=True)
-        self.certificate(level)
+        self._check_scores([level])
         return lazy_explanations(model, X, level)
 
     def to_local(self) -> Any:
@@ -156,6 +155,12 @@ class OnDask(IntervalRegressor):
         return _with_state(kind(**params), self)
 
     # -- Steps -------------------------------------------------------------------------------------------------------
+
+    def _check_scores(self, levels: Sequence[float]) -> None:
+        """Raise now, not when the first block is computed, if the scores needed were not kept or are too few."""
+        for level in levels:
+            if self.certificate(level).guarantee != NOT_CALIBRATED:
+                self.calibration_.check_enough(level)
 
     def _predictor(self, X: Any) -> Self:
         """Give the model itself; that it is fitted and X has the right columns is checked before any work."""

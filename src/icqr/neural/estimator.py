@@ -293,14 +293,15 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         weights, biases = zip(*(zip(*layer, strict=True) for layer in zip(*chosen, strict=True)), strict=True)
         self.weights_ = [np.concatenate(parts)[: self.n_networks] for parts in weights]
         self.biases_ = [np.concatenate(parts)[: self.n_networks] for parts in biases]
-        if not all(np.isfinite(array).all() for array in self.weights_ + self.biases_):
-            raise ValueError(
-                f"learning_rate must be small enough for training to converge, got {self.learning_rate} and weights "
-                "that are not finite; lower it, or set scale_y=True"
-            )
         epochs = np.full(self.n_networks, int(self.epochs))
         best = np.concatenate([state.best_epoch for state in states])[: self.n_networks]
         self.n_epochs_ = best if self.validation_size else epochs
+        # An epoch that is 0 is of a network whose loss was never a number, and the weights are those it began with.
+        if not (self.n_epochs_.all() and all(np.isfinite(array).all() for array in self.weights_ + self.biases_)):
+            raise ValueError(
+                f"learning_rate must be small enough for training to converge, got {self.learning_rate} and weights "
+                "or losses that are not finite; lower it, or set scale_y=True"
+            )
         self.levels_ = tuple(float(level) for level in self.levels)
 
     def _scaled(self, X: FloatArray) -> FloatArray:
