@@ -248,6 +248,8 @@ def test_errors_say_what_to_do() -> None:
         audit(y, intervals, X, coverage=90)
     with pytest.raises(ValueError, match="X must have 200 rows, one per row of y, got 100"):
         audit(y, intervals, X[:100], coverage=0.9)
+    with pytest.raises(ValueError, match="names must be unique; these appear more than once: 1"):
+        audit(y, intervals, pd.DataFrame({1: y, "1": y}), coverage=0.9)
     with pytest.raises(ValueError, match="groups must have 200 labels"):
         audit(y, intervals, X, X["city"][:100], coverage=0.9)
     with pytest.raises(ValueError, match="'town', which X lacks"):

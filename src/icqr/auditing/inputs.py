@@ -123,7 +123,9 @@ def _named(X: Any) -> pd.DataFrame:
     table = as_table(X)
     if not isinstance(table, pd.DataFrame):
         return pd.DataFrame(table, columns=pd.Index([f"x{j}" for j in range(table.shape[1])]))
-    return table.set_axis([str(name) for name in table.columns], axis=1).reset_index(drop=True)
+    named = table.set_axis([str(name) for name in table.columns], axis=1).reset_index(drop=True)
+    as_table(named)  # two names may be the same as text
+    return named
 
 
 def _model_groups(model: IntervalRegressor, coverage: float, labels: IntArray) -> Grouping:
