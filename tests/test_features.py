@@ -5,6 +5,7 @@ import datetime
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -132,6 +133,8 @@ def test_numbers_of_any_dtype(column, expected):
         one(["b", None, "a"], dtype=object),
         one(["b", pd.NA, "a"], dtype="string"),
         one(["b", None, "a"], dtype="category"),
+        one(["b", None, "a"], dtype=pd.ArrowDtype(pa.string())),
+        one(["b", None, "a"], dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
         one(pd.Categorical(["b", None, "a"], categories=["a", "unused", "b"], ordered=True)),
     ],
 )

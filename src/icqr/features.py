@@ -320,6 +320,8 @@ def _column(column: pd.Series[Any]) -> pd.Series[Any]:
             )
     if all(not isinstance(value, str) for value in known):
         return _as_numbers(column)
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = column.astype(object)  # pandas fails on a dictionary of Arrow that has gaps
     return column.astype("category")
 
 
