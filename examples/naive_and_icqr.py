@@ -11,7 +11,7 @@ from icqr.metrics import coverage_score
 from icqr.plots import IntervalDisplay
 
 
-def main(file: str) -> None:
+def main(file: str = "naive_and_icqr.png") -> None:
     data = make_sine_spread(16_000, random_state=0)
     X, X_test, y, y_test = train_test_split(data.X, data.y, test_size=0.25, random_state=0)
     figure = Figure(figsize=(10, 3.9), layout="constrained")
@@ -28,4 +28,4 @@ def main(file: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

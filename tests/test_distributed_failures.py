@@ -165,7 +165,7 @@ def test_a_block_too_large_for_a_worker_is_named(models: Any, rows: Any) -> None
 def test_work_that_no_worker_can_do_ends(
     workers: Any, said: str, models: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("icqr.distributed.cluster._PATIENCE", 2.0)
+    monkeypatch.setattr("icqr.distributed.cluster.PATIENCE", 2.0)
     # So little memory that Python itself fills it; Dask would end such a worker, and start it again, for ever.
     with (
         dask.config.set({"distributed.worker.memory.terminate": False}),

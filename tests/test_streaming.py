@@ -59,8 +59,10 @@ def test_predictions_have_a_row_for_each_row_in_order(files: Path, models: Any, 
     np.testing.assert_array_equal(written[["lower", "upper"]], model.predict_interval(rows[0]))
     streaming.predict_interval(model, pattern, out, [0.5, 0.9])
     np.testing.assert_array_equal(pd.read_parquet(out)["upper_0.9"], model.predict_interval(rows[0], 0.9)[:, 1])
-    streaming.explain(model, sorted(files.glob("*.parquet")), out, block_rows=200)
-    pd.testing.assert_frame_equal(pd.read_parquet(out), model.explain(rows[0]))
+    streaming.explain(model, sorted(files.glob("*.parquet")), out, keep=["number"], block_rows=200)
+    explained = pd.read_parquet(out)
+    np.testing.assert_array_equal(explained.pop("number"), np.arange(600))
+    pd.testing.assert_frame_equal(explained, model.explain(rows[0]))
 
 
 def test_a_model_of_an_array_takes_all_other_columns(tmp_path: Path, rows: Any) -> None:

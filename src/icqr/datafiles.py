@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import importlib
 import os
 import tempfile
 import zipfile
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
+
+from icqr.extras import imported
 
 Home: TypeAlias = str | os.PathLike[str] | None
 
@@ -125,10 +126,7 @@ FILES = {file.name: file for file in (
 
 
 def _pooch() -> Any:
-    try:
-        return importlib.import_module("pooch")
-    except ImportError as error:
-        raise ImportError('downloading data needs pooch; run: pip install "icqr[data]"') from error
+    return imported("pooch", "downloading data needs", "icqr[data]")
 
 
 def _folders(data_home: Home) -> list[Path]:

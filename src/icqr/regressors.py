@@ -319,7 +319,7 @@ class ICQR(_QuantileRegressor):
         By default `KMeansPartition()`. `ScorePartition` groups by predicted difficulty, `GroupPartition` takes your own
         groups; anything with `fit` and `assign` does. "auto" chooses, from training rows alone: one group, K-means
         clusters, or groups by difficulty and their number (`icqr.selection.select`); it fits the quantile model five
-        more times for that.
+        more times for that, unless it is `prefit` or `ResidualQuantiles`.
     importance : PermutationImportance, optional
         By default `PermutationImportance()`; with ``partition="auto"``, 2 repeats on at most 2,000 rows.
     small_groups : {"pooled", "infinite", "error"}, default="pooled"

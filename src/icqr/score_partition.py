@@ -28,7 +28,8 @@ class ScorePartition(BaseEstimator):
 
     The right offset of a row is just that quantile; in a group of rows that are alike in it, one offset fits all. With
     a quantile model that is right everywhere, difficulties are alike everywhere, and the groups are as good as one.
-    `ICQR` gives the out-of-fold scores, which costs five more fits of its quantile model (none, if that is `prefit`).
+    `ICQR` gives the out-of-fold scores, which costs five more fits of its quantile model (none, if that is `prefit` or
+    `ResidualQuantiles`, which has been cross-fitted already).
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ class ScorePartition(BaseEstimator):
         weights : ignored
             Columns are weighted by the regressor.
         random_state : int, optional
-            Seed of the folds and of the regressor.
+            Seed of the regressor.
         scores : array of shape (n, sides), optional
             Their conformity scores. By default the distance out of the first and last column of `bounds`.
         coverage : float, default=0.9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.trees import restore_boosting, store_boosting
 from icqr.artifact.values import encode, encode_parameters
+from icqr.extras import imported
 
 #: Columns × categories of the rows that scikit-learn is shown, at most: more is no sound model.
 MOST_VALUES = 10_000_000
@@ -21,10 +21,7 @@ MOST_THREADS = 4096
 
 
 def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(f"the file holds a model of {name}, which is not installed: pip install {name}") from error
+    return imported(name, "the file holds a model that needs", name)
 
 
 # -- scikit-learn's HistGradientBoostingRegressor --------------------------------------------------------------------

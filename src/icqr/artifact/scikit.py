@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from sklearn.tree._tree import Tree
 from icqr.artifact.container import ArtifactError, check_members, parse_json, refusing_damage
 from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.trees import restore_forest, restore_trees, store_forest, store_trees
+from icqr.extras import imported
 
 #: Estimators by the package that offers them. Left out are those whose compiled code trusts what it is given and that
 #: we don't check (nearest neighbours, libsvm), those that hold functions of the user, and those that are no part of a
@@ -105,13 +105,8 @@ _FORMAT = "skops"
 _SCHEMA = "schema.json"
 
 
-def _skops() -> ModuleType:
-    try:
-        return import_module("skops.io")
-    except ImportError as error:
-        raise ImportError(
-            'storing and reading this model of scikit-learn needs skops: pip install "icqr[artifact]"'
-        ) from error
+def _skops() -> Any:
+    return imported("skops.io", "storing and reading this model of scikit-learn needs", "icqr[artifact]")
 
 
 def is_estimator(given: Any) -> bool:

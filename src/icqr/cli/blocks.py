@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 
-from icqr.cli.columns import as_series
+from icqr.cli.columns import as_series, is_written_index
 from icqr.cli.data import check_column
 from icqr.cli.reading import EVERYTHING, Wish
 from icqr.cli.wording import listed_names
@@ -62,7 +61,7 @@ def open_blocks(data: str, wish: Wish = EVERYTHING) -> BlockTable:
     """
     files = [str(Path(file).absolute()) for file in listed(data)]  # workers may be in another folder
     schema = schema_of(files)
-    schema = pa.schema([field for field in schema if not re.fullmatch(r"__index_level_\d+__", field.name)])
+    schema = pa.schema([field for field in schema if not is_written_index(field.name)])
     pieces = pieces_of(files)
     n_rows = sum(piece.n_rows for piece in pieces)
     if not n_rows or not schema.names:

@@ -23,6 +23,11 @@ _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S")
 _DATE_FORMATS = (*(order + time for order in _ORDERS for time in _TIMES), "%Y%m%dT%H%M%S")
 
 
+def is_written_index(name: str) -> bool:
+    """Tell whether pandas gave this name, to an index without one, when it wrote Parquet: no column of the user's."""
+    return re.fullmatch(r"__index_level_\d+__", name) is not None
+
+
 def as_series(values: Any, name: str, as_text: bool, notes: list[str]) -> pd.Series[Any]:
     """Give an Arrow column as numbers or text, and add to `notes` what was done to it.
 

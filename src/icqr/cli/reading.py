@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import pandas as pd
 
-from icqr.cli.columns import as_series, as_written
+from icqr.cli.columns import as_series, as_written, is_written_index
 from icqr.cli.dialect import find_dialect, note_thousands
 from icqr.cli.wording import listed_names, need
 
@@ -348,8 +348,7 @@ def _checked_names(table: Any, name: str, wish: Wish) -> list[str]:
 
 
 def _as_table(table: Any, kept: Any, name: str, wish: Wish, notes: list[str]) -> Table:
-    # What pandas calls an index without a name when it writes Parquet is not a column of the user's.
-    table = table.drop_columns([one for one in table.column_names if re.fullmatch(r"__index_level_\d+__", one)])
+    table = table.drop_columns([one for one in table.column_names if is_written_index(one)])
     names = _checked_names(table, name, wish)
     read = {
         one: as_series(table.column(place), one, one in wish.text, notes)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Iterable
 from typing import Any
+
+from icqr.extras import imported
 
 _MOST_NAMES = 12
 
@@ -70,8 +71,4 @@ def need(module: str, what: str = "this", install: str = "icqr[cli]") -> Any:
     ...
     ImportError: --model other needs icqr_no_such_module: pip install "other"
     """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(f'{what} needs {package}: pip install "{install}"') from error
+    return imported(module, f"{what} needs", install)

@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 #: Results of so many blocks are merged by one task.
 _FAN_IN = 16
-_SECONDS = 1.0  # between looks at the workers
-_PATIENCE = 120.0  # seconds in which no worker can work
+LOOK_SECONDS = 1.0  # between looks at the workers
+PATIENCE = 120.0  # seconds in which no worker can work
 _ADVICE = (
     "Make blocks smaller (X.repartition(partition_size='32MB'), X.rechunk((100_000, -1)), or Parquet files with "
     "smaller row groups), or give each worker more memory: a worker needs about 300 MB and ten times a block."
@@ -198,19 +198,20 @@ def _next(done: SimpleQueue[Future], client: Client) -> Future:
     since = time.monotonic()
     while True:
         try:
-            return done.get(timeout=_SECONDS)
+            return done.get(timeout=LOOK_SECONDS)
         except Empty:
             workers = client.scheduler_info(n_workers=-1)["workers"].values()
             if any(worker["status"] == "running" for worker in workers):
                 since = time.monotonic()
-            if time.monotonic() - since > _PATIENCE:
-                raise LostWorkerError(_no_work(len(workers))) from None
+            if time.monotonic() - since > PATIENCE:
+                raise LostWorkerError(no_work(len(workers))) from None
 
 
-def _no_work(n_workers: int) -> str:
+def no_work(n_workers: int) -> str:
+    """Say that no worker has been able to work for too long: there is none, or all are paused."""
     if not n_workers:
-        return f"the cluster has had no worker for {_PATIENCE:g} s; start some"
+        return f"the cluster has had no worker for {PATIENCE:g} s; start some"
     return (
-        f"the memory of all {n_workers} workers has been too full to go on for {_PATIENCE:g} s, so that Dask has "
+        f"the memory of all {n_workers} workers has been too full to go on for {PATIENCE:g} s, so that Dask has "
         f"paused them. {_ADVICE}"
     )

@@ -20,15 +20,13 @@ import pandas as pd
 from distributed import Client, Future, futures_of
 
 from icqr.distributed.blocks import DaskRows
-from icqr.distributed.cluster import LostWorkerError, current_client, persisted
+from icqr.distributed.cluster import LOOK_SECONDS, PATIENCE, LostWorkerError, current_client, no_work, persisted
 from icqr.libraries import Encoder, class_names
 from icqr.quantiles import PointModel
 from icqr.rows import check_target
 
 #: Training starts anew when a worker was lost, so often.
 ATTEMPTS = 3
-_SECONDS = 1.0  # between looks at the workers
-_PATIENCE = 300.0  # seconds to wait for a first worker
 
 
 class _Library(NamedTuple):
@@ -207,9 +205,9 @@ def watched(work: Callable[[Client], Any]) -> Any:
 
 def _wait_for_workers(client: Client) -> None:
     try:
-        client.wait_for_workers(1, timeout=_PATIENCE)
+        client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError as error:
-        raise LostWorkerError(f"the cluster has had no worker for {_PATIENCE:g} s; start some") from error
+        raise LostWorkerError(no_work(0)) from error
 
 
 def _as_current(work: Callable[[Client], Any], asking: Client) -> Any:
@@ -227,7 +225,7 @@ def _until_lost(work: Callable[[], Any], client: Client) -> Any:
     with _lightgbm_quiet():
         # A thread that nobody waits for when the program ends: it may hang.
         Thread(target=_settle, args=(future, work), name="icqr training", daemon=True).start()
-        while not wait([future], _SECONDS).done:
+        while not wait([future], LOOK_SECONDS).done:
             _check_workers(workers, client)
     if future.exception() is not None:
         _check_workers(workers, client)  # XGBoost raises by itself

@@ -76,7 +76,8 @@ def paired(differences: ArrayLike, test_share: float, margin: float = 0.0) -> Pa
     mean, error = float(values.mean()), corrected_error(values, test_share)
     if not error > 0:  # one split tells nothing of the spread
         below, above = (float(not beyond) if error == 0 else np.nan for beyond in (mean < -margin, mean > margin))
-        return Paired(mean, error, mean - 0 * error, mean + 0 * error, below, above)
+        end = mean if error == 0 else np.nan
+        return Paired(mean, error, end, end, below, above)
     freedom = len(values) - 1
     half = float(special.stdtrit(freedom, 0.975)) * error
     below, above = (float(special.stdtr(freedom, beyond / error)) for beyond in (mean + margin, margin - mean))

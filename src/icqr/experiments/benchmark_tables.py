@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from icqr.experiments.benchmark_rows import FLOOR
-from icqr.experiments.benchmark_settings import MORE, SYNTHETIC
+from icqr.experiments.benchmark_settings import AVERAGED, MORE, SYNTHETIC
 from icqr.experiments.benchmark_statistics import Paired, corrected_error, holm, mean_over_sets, paired, ratio_of_sums
 from icqr.experiments.tables import Table
 from icqr.features import FloatArray
@@ -38,7 +38,7 @@ REFERENCES = {
     "MAPIE": "against_mapie",
     "MAPIE symmetric": "against_mapie_symmetric",
     MORE: "against_more_trees",
-    "CQR, five averaged": "against_five_averaged",
+    AVERAGED: "against_five_averaged",
 }
 _MEASURES = ["coverage", "promised", "mean_width", "interval_score", "ert", "ert_under", "ert_over", "worst_slab"]
 _MEASURES += ["size_stratified", "true_gap", "n_groups", "unpromised", "inverted", "infinite"]

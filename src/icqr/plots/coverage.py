@@ -16,13 +16,11 @@ from icqr.plots.display import Display, heading, ink, percent_axis, row_labels
 from icqr.plots.predictions import named_intervals, named_models, shared_coverage
 from icqr.plots.style import Options, group_gid, group_numbers, method_look, percent, plain
 from icqr.regressors import QR
+from icqr.scored import COVERAGES
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-
-#: Levels of a reliability curve, as far as the model has calibration rows for them.
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
 
 @dataclass(eq=False)
@@ -338,7 +336,7 @@ def _possible_levels(model: Any) -> list[float]:
     if isinstance(model, QR):
         return [model.coverage]
     used = model.calibration_.sizes[:-1] > 0
-    levels = sorted({*LEVELS, float(model.coverage)})
+    levels = sorted({*COVERAGES, float(model.coverage)})
     return [level for level in levels if not model.calibration_.too_small(level)[:-1][used].any()]
 
 

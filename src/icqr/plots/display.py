@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import math
 import textwrap
 from abc import ABC, abstractmethod
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from icqr.extras import imported
 from icqr.metrics.checks import Floats
 from icqr.plots.export import figure_to_svg
 from icqr.plots.style import GREY, percent, plain
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 def need(module: str) -> Any:
     """Import a module of matplotlib, or say how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError('pictures need matplotlib: pip install "icqr[plot]"') from error
+    return imported(module, "pictures need", "icqr[plot]")
 
 
 def blank_axes(width: float = 6.4, height: float = 4.0) -> Axes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +13,7 @@ from typing import Any
 
 from icqr.atomic import replacing
 from icqr.auditing.findings import as_json
+from icqr.extras import imported
 from icqr.reporting.evidence import Evidence, gather
 from icqr.reporting.pictures import pictures_of
 from icqr.reporting.summary import summary_of
@@ -143,10 +143,7 @@ def _words(said: str) -> str:
 
 
 def _need(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError('reports need jinja2: pip install "icqr[report]"') from error
+    return imported(module, "reports need", "icqr[report]")
 
 
 # -- Writing ---------------------------------------------------------------------------------------------
