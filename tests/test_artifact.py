@@ -236,6 +236,10 @@ def test_labels_that_no_file_can_hold_are_refused_when_it_is_written(tmp_path: P
     model = CQR(HistGradientBoostingRegressor(max_iter=2), random_state=0).fit(X, np.arange(90.0))
     with pytest.raises(ArtifactError, match=r"labels of the type datetime64.* can't be stored without pickle"):
         save(model, tmp_path / "model.icqr", with_estimator=False)
+    X = pd.DataFrame({"a": np.arange(90.0), "day": pd.Categorical(names.repeat(45))})
+    model = CQR(HistGradientBoostingRegressor(max_iter=2), random_state=0).fit(X, X["a"])
+    with pytest.raises(ArtifactError, match=r"the column 'day' has labels of the type .* by astype\(str\)"):
+        save(model, tmp_path / "model.icqr")
 
 
 def test_a_checkpoint_may_be_a_path(tmp_path: Path) -> None:
@@ -281,6 +285,13 @@ def test_the_same_model_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
     model = fitted(clone(model), X)
     for file in ("one", "two"):
         save(model, tmp_path / file)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_model_that_was_loaded_gives_the_same_bytes(tmp_path: Path) -> None:
+    X = pd.DataFrame({"a": np.arange(90.0), "c": pd.Series(["u", "v", None] * 30, dtype="string")})
+    save(CQR(HistGradientBoostingRegressor(max_iter=2), random_state=0).fit(X, X["a"]), tmp_path / "one")
+    save(load(tmp_path / "one"), tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 

@@ -25,7 +25,7 @@ def store_features(features: Features | None, place: str) -> dict[str, Any] | No
         "categories": [
             {
                 "column": position[name],
-                "values": encode_labels(categories, f"{place}.categories"),
+                "values": encode_labels(categories, f"{place}.categories of the column {name!r}"),
                 "one_hot": features.one_hot_codes[name].tolist(),
             }
             for name, categories in features.categories.items()

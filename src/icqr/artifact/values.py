@@ -83,8 +83,14 @@ def encode_labels(index: Iterable[Any], place: str) -> dict[str, Any]:
     if not _LABEL_TYPES.fullmatch(str(labels.dtype)):  # of pyarrow, nullable, categories: as their values are
         labels = pd.Index(labels.tolist())
     if not _LABEL_TYPES.fullmatch(str(labels.dtype)):
-        raise ArtifactError(f"{place} has labels of the type {labels.dtype}, which can't be stored without pickle")
-    return {"dtype": str(labels.dtype), "values": encode(labels.tolist(), place)}
+        raise ArtifactError(
+            f"{place} has labels of the type {labels.dtype}, which can't be stored without pickle. Text and numbers "
+            "can: turn them into text before the model is fitted, for example by astype(str)."
+        )
+    return {
+        "dtype": "str" if str(labels.dtype) in _TOLD_BY_VALUES else str(labels.dtype),
+        "values": encode(labels.tolist(), place),
+    }
 
 
 # -- Reading ---------------------------------------------------------------------------------------------------------
