@@ -150,6 +150,28 @@ def test_catboost_is_told_all_categorical_columns(given, positions):
     assert Encoder(CatBoostRegressor(cat_features=given), FRAME).settings({})["cat_features"] == positions
 
 
+def test_catboost_takes_numbers_as_categories_of_any_kind():
+    rows = pd.DataFrame({"flag": [True, False, True, True], "code": pd.array([7, None, 8, 7], dtype="Int64")})
+    train, new = encoded(CatBoostRegressor(cat_features=["flag", "code"]), rows[:2], rows)
+    assert train.to_dict("list") == {"flag": ["True", "False", "True", "True"], "code": ["7", "", "8", "7"]}
+    assert new.to_dict("list") == {"flag": ["True", "False"], "code": ["7", ""]}
+    X = pd.concat([rows] * 30, ignore_index=True)
+    CQR(CatBoostRegressor(iterations=2, cat_features=["flag", "code"]), random_state=0).fit(X, np.arange(120.0))
+
+
+def test_categories_named_in_fit_are_joined_with_text_columns():
+    X, y = pd.DataFrame({"my col [x]": np.arange(120) % 3, "city": ["Bern", "Genf"] * 60}), np.arange(120.0)
+    CQR(CatBoostRegressor(iterations=2), random_state=0).fit(X, y, cat_features=["city"])
+    with pytest.raises(ValueError, match=r"positions \[0\]; give cat_features to CatBoostRegressor"):
+        CQR(CatBoostRegressor(iterations=2), random_state=0).fit(X, y, cat_features=["my col [x]"])
+    for names in (["city"], ["my col [x]"], [0]):
+        model = CQR(LGBMRegressor(n_estimators=2), random_state=0).fit(X, y, categorical_feature=names)
+        kinds = model.model_.models_[0].booster_.dump_model()["feature_infos"]
+        assert [bool(kinds[name]["values"]) for name in ("f0", "f1")] == [names != ["city"], True]
+    with pytest.raises(ValueError, match="there is no column 'town' to take as a category"):
+        CQR(LGBMRegressor(n_estimators=2), random_state=0).fit(X, y, categorical_feature=["town"])
+
+
 def test_one_hot_for_models_without_categories():
     train, new = encoded(Ridge())
     np.testing.assert_array_equal(train[:, 1:3], [[1, 0], [0, 0], [0, 1], [1, 0]])

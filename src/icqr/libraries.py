@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -239,7 +239,8 @@ class Encoder:
         self.library = library_of(core)
         self.features: Features | None = None
         if prepares_rows(estimator):
-            self.features = Features(X, max_categories=getattr(core, self.library.most_categories or "", None))
+            most = getattr(core, self.library.most_categories or "", None)
+            self.features = Features(self._with_categories(X, core), max_categories=most)
         # CatBoost prefers `objective` to `loss_function` where it has both.
         self.synonyms = {"loss_function": "objective"} if "objective" in self._params(core) else {}
         self.own_settings = {**self.library.settings, **self._quiet(core), **self._cat_features(core)}
@@ -254,15 +255,19 @@ class Encoder:
             names[0]: value for names, value in self.library.quiet.items() if all(given.get(n) is None for n in names)
         }
 
+    def _with_categories(self, X: Table, core: Any) -> Table:
+        """Make categories of the columns that CatBoost is told to take as such; it refuses numbers like 1.0 in them."""
+        if self.library.categories != "text" or not isinstance(X, pd.DataFrame):
+            return X
+        asked = [X.columns[j] for j in _places(self._params(core).get("cat_features"), list(X.columns))]
+        return X.astype(dict.fromkeys(asked, "category"))
+
     def _cat_features(self, core: Any) -> dict[str, Any]:
-        """Give the positions of the text columns, and of those that the user has named."""
+        """Give the positions of the categorical columns."""
         if self.library.categories != "text" or self.features is None or not self.features.categorical:
             return {}
-        names = self.features.names or []
-        given = self._params(core).get("cat_features") or ()
-        asked = [names.index(column) if isinstance(column, str) else column for column in given]
         # A tuple, see `copied`.
-        return {"cat_features": tuple(sorted({*asked, *map(names.index, self.features.categorical)}))}
+        return {"cat_features": tuple(_places(self.features.categorical, self.features.names or []))}
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Give the library's and these parameters, addressed to the model inside the estimator."""
@@ -310,9 +315,23 @@ class Encoder:
         for name in ("X_val", "eval_X"):  # scikit-learn's and LightGBM's names
             if params.get(name) is not None:
                 params[name] = self._encode_all(params[name])
+        self._join_categories(params)
         if self.step_prefix is not None and not get_config()["enable_metadata_routing"]:
             return {key if "__" in key else self.step_prefix + key: value for key, value in params.items()}
         return params
+
+    def _join_categories(self, params: dict[str, Any]) -> None:
+        """Join the columns that the user names as categories with the text columns, which are so anyway."""
+        names, known = (self.features.names, self.features.categorical) if self.features else (None, [])
+        if isinstance(params.get("categorical_feature"), list | tuple) and names is not None:  # LightGBM's
+            params["categorical_feature"] = _places([*params["categorical_feature"], *known], names)
+        if params.get("cat_features") is not None and "cat_features" in self.own_settings:  # CatBoost's
+            others = set(_places(params.pop("cat_features"), names or [])) - set(self.own_settings["cat_features"])
+            if others:
+                raise ValueError(
+                    f"cat_features: fit got columns besides the text columns, at the positions {sorted(others)}; give "
+                    "cat_features to CatBoostRegressor(…) itself"
+                )
 
     def _encode_all(self, X: Any) -> Any:
         return tuple(self.encode(as_table(part)) for part in X) if isinstance(X, tuple) else self.encode(as_table(X))
@@ -323,6 +342,15 @@ class Encoder:
             _check_columns(self.features.transform(X), self.library.X)
         if not self.transforms_target:
             _check_target(y, self.library.point_y if point else self.library.y)
+
+
+def _places(columns: Sequence[Any] | None, names: list[Any]) -> list[int]:
+    """Give the positions of columns that are named or numbered."""
+    given = list(() if columns is None else columns)
+    unknown = [column for column in given if isinstance(column, str) and column not in names]
+    if unknown:
+        raise ValueError(f"there is no column {unknown[0]!r} to take as a category; columns are {names}")
+    return sorted({names.index(column) if column in names else int(column) for column in given})
 
 
 def _encoded(column: pd.Series[Any], categories: pd.Index[Any], how: str) -> pd.Series[Any]:
