@@ -1,6 +1,7 @@
 """Features: every kind of column, in pandas, polars and arrays; training categories kept; one-hot for partitions."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -117,6 +118,7 @@ def test_tables_that_are_refused(X, error, message):
         (one([True, None, False], dtype="boolean"), [1, np.nan, 0]),
         (one([True, None, False], dtype=object), [1, np.nan, 0]),
         (one([1, pd.NA, 2.5], dtype=object), [1, np.nan, 2.5]),
+        (one([Decimal("1.5"), None, 2], dtype=object), [1.5, np.nan, 2]),
         (one([0.0, 0.0, 1.0], dtype="Sparse[float]"), [0, 0, 1]),
     ],
 )
@@ -198,6 +200,21 @@ def test_unknown_categories_become_missing(dtype):
 @pytest.mark.parametrize("new", [one([None, None], dtype=object), one([np.nan, np.nan]), one([1.5, 2.5])])
 def test_a_text_column_may_come_without_any_known_text(new):
     assert transformed(one(["a", "b"]), new).isna().all()
+
+
+@pytest.mark.parametrize(
+    ("train", "new"),
+    [
+        (one(["1", "2"]), one([2, 1, 3])),
+        (one(["1", "2"]), one([2.0, 1.0, np.nan])),
+        (one([1, 2], dtype="category"), one(["2", "1", "many"])),
+        (one([1, 2], dtype="category"), one(["2", "1", None], dtype="category")),
+        (one(["False", "True"]), one([True, False, None], dtype="boolean")),
+        (one([1, "B"], dtype=object), one(["B", "1", "C"])),
+    ],
+)
+def test_a_category_may_come_as_a_number_or_as_text(train, new):
+    assert transformed(train, new).cat.codes.tolist() == [1, 0, -1]
 
 
 def test_a_number_column_that_turns_to_text_is_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ ROWS_AT_ONCE = 2**16
 MOST_ONE_HOT = 255
 #: Of tables with more values no copy is made.
 MOST_COPIED = 2**24
-_NUMBERS = (bool, int, float, np.number, np.bool_)
+_NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
 _NO_DATES = (
     "columns must be numbers or categories. Turn it into numbers first (for example year, month, hour, or days since a "
     "start)."
@@ -230,8 +231,7 @@ class Features:
         if isinstance(column.dtype, pd.CategoricalDtype) and column.cat.categories.equals(categories):
             known = pd.Categorical.from_codes(column.cat.codes.to_numpy(), categories=categories)
         else:
-            values = column.astype(object).where(column.notna(), None)
-            known = pd.Categorical(values.where(values.isin(categories), None), categories=categories)
+            known = pd.Categorical(_known_values(column, categories), categories=categories)
         return pd.Series(known, index=column.index)
 
     def one_hot(self, X: Table) -> tuple[FloatArray, IntArray, list[tuple[Any, Any]]]:
@@ -302,6 +302,22 @@ def _some_numbers(X: pd.DataFrame, columns: IntArray) -> FloatArray | None:
         return None if numbers is None else numbers[:, columns]
     numbers = plain_numbers(X.iloc[:, columns])
     return None if numbers is None else numbers[:, np.arange(len(columns))]
+
+
+def _known_values(column: pd.Series[Any], categories: pd.Index[Any]) -> pd.Series[Any]:
+    """Give the values that are categories, None for others; the number 1 is the same as the text "1"."""
+    values = column.astype(object).where(column.notna(), None)
+    known = values.isin(categories)
+    others = values[~known & column.notna()].unique()
+    if not len(others):
+        return values
+    meant = {_written(category): category for category in categories}
+    return values.where(known, values.map({value: meant.get(_written(value)) for value in others}))
+
+
+def _written(value: Any) -> str:
+    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value) if is_whole else value)
 
 
 def _column(column: pd.Series[Any]) -> pd.Series[Any]:
