@@ -260,6 +260,24 @@ def test_errors_say_what_to_do() -> None:
         audit(y, intervals[:, ::-1], X, coverage=0.9)
 
 
+def test_a_broken_promise_comes_before_infinite_intervals() -> None:
+    _, y, intervals = oracle(0, 400)
+    endless = np.where((np.arange(400) < 9)[:, None], [-np.inf, np.inf], intervals)
+    said = "9 of 400 intervals are infinite, and with that the mean width and the interval score of all rows."
+    assert audit(y, endless, coverage=0.9).findings[-2] == said
+    broken = audit(3 * y, endless, coverage=0.9).findings
+    assert broken[-1] == said
+    assert "the promise is broken on average" in broken[-2]
+    one_sided = np.column_stack([np.full(400, -np.inf), intervals[:, 1]])
+    assert not any("infinite" in finding for finding in audit(y, one_sided, coverage=0.95).findings)
+
+
+def test_groups_may_be_columns_of_X() -> None:  # noqa: N802
+    X, y, intervals = oracle(0, 400)
+    several = audit(y, intervals, X.assign(late=X["hr"] > 12), ["city", "late"], coverage=0.9)
+    assert {"city = Rom", "late = True"} <= set(several.regions["region"])
+
+
 def test_dates_missing_values_and_constant_columns() -> None:
     X, y, intervals = oracle(3, 600)
     X["day"] = pd.date_range("2024-01-01", periods=600, freq="h")

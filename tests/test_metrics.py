@@ -232,7 +232,23 @@ def test_dependence_leaves_infinite_widths_out(name: str) -> None:
     assert METRICS[name](np.append(y, [0.0] * 5), longer) == pytest.approx(METRICS[name](y, intervals))
 
 
+@pytest.mark.parametrize("name", METRICS)
+def test_y_may_be_a_column(name: str) -> None:
+    y, intervals = simulate(5, n=60)
+    assert repr(METRICS[name](pd.DataFrame({"y": y}), intervals)) == repr(METRICS[name](y, intervals))
+
+
 # Errors name the parameter, what is allowed, what came
+
+
+@pytest.mark.parametrize(
+    ("y", "message"), [(["1", "2"], "y must hold numbers, got the text '1'"), (["2026-01-01"] * 2, "got the text")]
+)
+def test_text_is_no_target(y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        m.coverage_score(y, [[0, 1], [0, 1]])
+    with pytest.raises(ValueError, match="y must hold numbers, got datetime64"):
+        m.coverage_score(np.array(["2026-01-01"] * 2, dtype="datetime64[D]"), [[0, 1], [0, 1]])
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -241,7 +257,7 @@ def test_dependence_leaves_infinite_widths_out(name: str) -> None:
     [
         ([1, np.nan], [[0, 1], [0, 1]], "y must be finite, got nan in row 1"),
         ([-INF, 1], [[0, 1], [0, 1]], "y must be finite, got -inf in row 0"),
-        ([[1], [2]], [[0, 1], [0, 1]], r"y must have the shape \(n,\).*got \(2, 1\)"),
+        ([[1, 1], [2, 2]], [[0, 1], [0, 1]], r"y must have the shape \(n,\).*got \(2, 2\)"),
         ([], np.empty((0, 2)), "at least one row"),
         ([1, 2], [[0, 1]], r"intervals must have the shape \(n, 2\).*n = 2.*got \(1, 2\)"),
         ([1, 2], np.zeros((2, 2, 1)), r"got \(2, 2, 1\)"),

@@ -29,6 +29,7 @@ from icqr.auditing.regions import columns_of, find_rules
 from icqr.auditing.verdicts import CONFIDENCE, ERROR_RATE, OVER, UNDER, judge, tolerance
 from icqr.features import IntArray
 from icqr.metrics import WorstSlab, size_stratified_coverage
+from icqr.metrics.checks import CheckedRows
 
 #: Version of the written form, see auditing/schema.json.
 FORMAT = "icqr-audit/1"
@@ -181,7 +182,8 @@ def audit(
     X : table, optional
         Features, in pandas, polars or an array. Without them only width and centre of the interval are searched.
     groups : (n,) array, table or str, optional
-        Groups to judge, fixed without looking at coverage: labels, several columns of labels, or a column of X.
+        Groups to judge, fixed without looking at coverage: labels, several columns of labels, or the name of a
+        column of X, or a list of names.
     coverage : float, optional
         What is promised. Must be given, except with an icqr model, which knows its own.
     random_state : int
@@ -216,7 +218,9 @@ def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> A
     numbers = marginal_numbers(audited, strata) | slab_numbers(slab) | risk_numbers(audited, seed, with_excess_risk)
     regions = judged_regions(audited, slab, seed)
     summary = overall_sentence(regions, audited.coverage)
-    findings = (*_alarm_sentences(regions, audited.coverage), *_infinite_sentence(numbers), summary)
+    overall = regions.loc[regions["kind"] == "all rows", "verdict"].iloc[0]
+    ends = [summary, *_infinite_sentence(audited.rows)]
+    findings = (*_alarm_sentences(regions, audited.coverage), *(ends if overall in (UNDER, OVER) else ends[::-1]))
     return Audit(audited.coverage, numbers, regions, summary, findings, strata, slab, seed)
 
 
@@ -317,9 +321,10 @@ def _alarm_sentences(regions: pd.DataFrame, coverage: float) -> list[str]:
     return [region_sentence(row, coverage) for row in records(alarms)]
 
 
-def _infinite_sentence(numbers: dict[str, float]) -> list[str]:
-    infinite, n = int(numbers["n_infinite"]), int(numbers["n"])
-    if not infinite:
+def _infinite_sentence(rows: CheckedRows) -> list[str]:
+    infinite, n = int(np.isinf(rows.width).sum()), len(rows.y)
+    one_sided = np.isinf(rows.lower).all() != np.isinf(rows.upper).all()  # which is what was asked for
+    if not infinite or one_sided:
         return []
     said = "1 of {:,} intervals is" if infinite == 1 else f"{infinite:,} of {{:,}} intervals are"
     return [f"{said.format(n)} infinite, and with that the mean width and the interval score of all rows."]

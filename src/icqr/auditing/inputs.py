@@ -62,7 +62,7 @@ def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None)
             "coverage=0.9 (a fitted icqr model knows its own)"
         )
     level = check_share("coverage", coverage)
-    rows = check_rows(np.asarray(y, dtype=float), bounds)
+    rows = check_rows(y, bounds)
     if table is not None and len(table) != len(rows.y):
         raise ValueError(f"X must have {len(rows.y)} rows, one per row of y, got {len(table)}")
     whole = own.pop().table if len(own) == 1 and len(own[0].table) == 1 else _whole()
@@ -148,11 +148,13 @@ def _whole() -> pd.DataFrame:
 
 
 def _given_groups(groups: Any, X: pd.DataFrame | None, n: int) -> list[Grouping]:
-    """Give a grouping for each column of labels: an array, a table, or the name of a column of X."""
+    """Give a grouping for each column of labels: an array, a table, or names of columns of X."""
     if isinstance(groups, str):
         if X is None or groups not in X.columns:
             raise ValueError(f"groups must be labels or the name of a column of X, got {groups!r}, which X lacks")
         groups = X[[groups]]
+    elif X is not None and isinstance(groups, list) and len(groups) < n and set(map(str, groups)) <= {*X.columns}:
+        groups = X[[str(name) for name in groups]]
     if np.ndim(groups) == 1:
         named = pd.Series(np.asarray(groups), name=getattr(groups, "name", None) or "group", dtype=object)
         groups = named.to_frame()

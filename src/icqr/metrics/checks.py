@@ -27,7 +27,7 @@ def check_rows(
     y: ArrayLike, intervals: ArrayLike, sample_weight: ArrayLike | None = None, name: str = "intervals"
 ) -> CheckedRows:
     """Give the rows with width and coverage of each interval, or say what is wrong with which row."""
-    values, bounds = np.asarray(y, dtype=float), np.asarray(intervals, dtype=float)
+    values, bounds = as_target(y), np.asarray(intervals, dtype=float)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"y must have the shape (n,) with at least one row, got {values.shape}")
     check_finite("y", values)
@@ -45,6 +45,27 @@ def check_rows(
         raise ValueError(f"{name} must have {rule}; got [{lower[row]}, {upper[row]}] in row {row} ({fix})")
     covered = (lower <= values) & (values <= upper)
     return CheckedRows(values, lower, upper, width, covered, check_weight(sample_weight, len(values)))
+
+
+def as_target(y: ArrayLike) -> Floats:
+    """Give y as floats, a single column as one dimension; text and dates are no numbers.
+
+    Examples
+    --------
+    >>> as_target([[1], [2]])
+    array([1., 2.])
+    """
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    texts = (value for value in values.flat if isinstance(value, str | bytes)) if values.dtype.kind in "OSU" else ()
+    for text in texts:
+        raise ValueError(
+            f"y must hold numbers, got the text {str(text)!r}; convert it first, for example by pd.to_numeric"
+        )
+    if values.dtype.kind in "mM":
+        raise ValueError(f"y must hold numbers, got {values.dtype}; turn dates and durations into numbers first")
+    return values.astype(float)
 
 
 def equal_widths(lower: Floats, upper: Floats) -> Floats:

@@ -9,7 +9,16 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from icqr.metrics.checks import CheckedRows, Floats, check_finite, check_rows, check_share, check_weight, weighted_mean
+from icqr.metrics.checks import (
+    CheckedRows,
+    Floats,
+    as_target,
+    check_finite,
+    check_rows,
+    check_share,
+    check_weight,
+    weighted_mean,
+)
 
 
 def coverage_score(y: ArrayLike, intervals: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
@@ -160,7 +169,7 @@ def pinball_loss(
     >>> pinball_loss([1, 2], [[0, 3], [2, 2]], levels=[0.5, 0.75])
     0.25
     """
-    tau, values = np.atleast_1d(np.asarray(levels, dtype=float)), np.asarray(y, dtype=float)
+    tau, values = np.atleast_1d(np.asarray(levels, dtype=float)), as_target(y)
     predicted = np.asarray(quantiles, dtype=float)
     predicted = predicted[:, None] if predicted.ndim == len(tau) == 1 else predicted
     if not ((tau > 0) & (tau < 1)).all():
