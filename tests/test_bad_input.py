@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -142,6 +143,8 @@ def test_a_coverage_that_is_none_is_refused_when_predicting(coverage: Any) -> No
         ({"partition": GroupPartition("d")}, "there is no column 'd'; columns are"),
         ({"importance": "permutation"}, r"importance must be PermutationImportance\(\) or None, got 'permutation'"),
         ({"importance": PermutationImportance}, "importance must be .* got <class"),
+        ({"importance": SimpleNamespace(compute=min)}, "importance must be .* got namespace"),
+        ({"partition": KMeansPartition(choose=True)}, "choose must be one of .* got True"),
         ({"importance": PermutationImportance(n_repeats=0)}, "n_repeats must be"),
         ({"importance": PermutationImportance(data="test")}, r"importance\.data must be .* got 'test'"),
     ],

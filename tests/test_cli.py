@@ -390,6 +390,15 @@ def test_a_target_that_is_not_there_is_looked_for_among_all_columns(icqr: Run, m
     assert "there is no column 'prices'; columns are 'size', 'region', 'price'; did you mean 'price'?" in err
 
 
+def test_a_column_that_the_model_was_trained_on_is_no_target(icqr: Run, model_file: str) -> None:
+    write(NEW, Path("new.csv"))
+    before = Path(model_file).read_bytes()
+    done = icqr("recalibrate", model_file, "new.csv", "--target", "size")
+    assert done.code == 1
+    assert "--target size: the model was trained on this column" in done.err
+    assert Path(model_file).read_bytes() == before
+
+
 def test_an_error_about_a_model_names_its_file(icqr: Run, model_file: str) -> None:
     write(NEW, Path("new.csv"))
     assert "error: new.csv: not a model of icqr" in icqr("predict", "new.csv", model_file).err

@@ -505,6 +505,9 @@ def test_array_columns_go_by_position() -> None:
     ("by", "message"),
     [
         ("town", r"by='town': there is no column 'town'; columns are \['city', 'size', 'mixed'\]"),
+        (pd.Index(["city"]), "by must be the name of a column, a list of names, or a function of X, got Index"),
+        (FRAME["city"], "got Series; labels of your own must be a column of X"),
+        ([], "got an empty list"),
         (lambda X: [1, 2], r"by\(X\) must give one label per row, shape \(4,\), got shape \(2,\)"),
         (lambda X: np.zeros((4, 2)), r"by\(X\) must give one label per row"),
     ],

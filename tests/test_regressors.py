@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -374,6 +375,8 @@ def test_qr_refuses_calibration() -> None:
     ):
         with pytest.raises(ValueError, match="QR has no calibration; use CQR or ICQR"):
             refused()
+    QR(quick()).fit(X, Y, X_calibration=None, y_calibration=None)
+    assert str(QR(quick(), Fraction(9, 10)).fit(X, Y).certificate()) == "Coverage 0.9, none (not calibrated)."
 
 
 @pytest.mark.parametrize("ask", ["predict_interval", "explain", "certificate"])

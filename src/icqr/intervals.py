@@ -47,7 +47,7 @@ from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.partition import WholePartition
 from icqr.quantiles import ResidualQuantiles, bare, is_prefit
-from icqr.rows import RowBlocks, Rows, check_target, check_weights
+from icqr.rows import RowBlocks, Rows, check_target, check_weights, naming
 from icqr.scored import Scored
 
 _TEXT = pd.Series(["text"]).dtype  # as this pandas has it
@@ -372,7 +372,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """Raise before the model is fitted what encoding the rows would raise after: text among numbers, infinity."""
         Encoder(self._inner(), rows.X)  # all rows as they came, so that an error names the right one
         if held_out is not train:
-            Encoder(self._inner(), train.X).encode(held_out.X)
+            with naming("calibration rows"):
+                Encoder(self._inner(), train.X).encode(held_out.X)
 
     def _asked(self, coverage: float | None) -> float:
         asked = self.coverage if coverage is None else coverage
@@ -394,7 +395,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             given = "y_calibration" if X_calibration is None else "X_calibration"
             raise ValueError(f"X_calibration and y_calibration go together, got {given} alone; give both or neither")
         if X_calibration is not None:
-            train, held_out = rows, self._check_rows(X_calibration, y_calibration)
+            with naming("calibration rows"):
+                train, held_out = rows, self._check_rows(X_calibration, y_calibration)
         elif not self._learns():
             train, held_out = rows, rows
         else:

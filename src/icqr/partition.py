@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any, Protocol, Self
 
@@ -127,7 +127,14 @@ class GroupPartition(BaseEstimator):
                 )
 
     def _columns(self) -> list[Any]:
-        return list(self.by) if isinstance(self.by, list | tuple) else [self.by]
+        columns = list(self.by) if isinstance(self.by, list | tuple) else [self.by]
+        if not columns or not all(isinstance(column, Hashable) for column in columns):
+            raise ValueError(
+                "by must be the name of a column, a list of names, or a function of X, got "
+                f"{'an empty list' if isinstance(self.by, list) else type(self.by).__name__}; labels of your own must "
+                "be a column of X"
+            )
+        return columns
 
     def _keys(self, X: Table) -> pd.Index[Any]:
         if callable(self.by):
@@ -296,7 +303,8 @@ class KMeansPartition(BaseEstimator):
 
     def check_parameters(self) -> None:
         """Raise if a parameter is not allowed."""
-        if self.choose not in CHOICES and not (isinstance(self.choose, int | np.integer) and self.choose >= 1):
+        is_number = isinstance(self.choose, int | np.integer) and not isinstance(self.choose, bool)
+        if self.choose not in CHOICES and not (is_number and int(self.choose) >= 1):
             raise ValueError(f"choose must be one of {', '.join(CHOICES)}, or a number of groups, got {self.choose!r}")
         if not 0 < self.explained_variance < 1:
             raise ValueError(f"explained_variance must be strictly between 0 and 1, got {self.explained_variance}")
@@ -360,10 +368,12 @@ class KMeansPartition(BaseEstimator):
 
     def _check_reached(self, chosen: Clustering) -> None:
         if self.choose == "explained_variance" and chosen.explained <= self.explained_variance:
+            n = len(chosen.centroids)
+            said = "1 group explains" if n == 1 else f"{n} groups explain"
+            more = "a larger max_groups" if n == self.max_groups else f"a finer setting of {self.clusterer!r}"
             warnings.warn(
                 f"explained_variance={self.explained_variance:g} was not reached with max_groups={self.max_groups}: "
-                f"{len(chosen.centroids)} groups explain {chosen.explained:.3f}. They are used; a larger max_groups "
-                "would explain more.",
+                f"{said} {chosen.explained:.3f}. This is used; {more} would explain more.",
                 UserWarning,
                 stacklevel=5,
             )

@@ -189,7 +189,8 @@ class QR(_QuantileRegressor):
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:  # type: ignore[override]
         """Fit the quantile model on all rows; `fit_params` go to the estimator's own fit."""
-        if {"X_calibration", "y_calibration"} & fit_params.keys():
+        calibration = [fit_params.pop(name, None) for name in ("X_calibration", "y_calibration")]
+        if any(given is not None for given in calibration):
             raise ValueError(NO_CALIBRATION)
         return super().fit(X, y, **fit_params)
 
@@ -214,7 +215,7 @@ class QR(_QuantileRegressor):
         """Say that nothing is promised."""
         self._check_fitted()
         self._check_own(self._asked(coverage))
-        return Certificate.empty(self.coverage_, NOT_CALIBRATED)
+        return Certificate.empty(float(self.coverage_), NOT_CALIBRATED)
 
     def _check_own(self, coverage: float) -> None:
         if check_coverage(coverage) != check_coverage(self.coverage_):
@@ -418,9 +419,7 @@ class ICQR(_QuantileRegressor):
                 "or an object with fit(X, y, bounds, weights, random_state) and assign(X), "
                 f"got {self.partition!r}"
             )
-        if self.importance is not None and (
-            isinstance(self.importance, type) or not hasattr(self.importance, "compute")
-        ):
+        if not isinstance(self.importance, PermutationImportance | None):
             raise ValueError(f"importance must be PermutationImportance() or None, got {self.importance!r}")
         for name in ("importance", "partition"):
             # A class may say "all", as GroupPartition does for groups that are not learned; a user can't choose it.

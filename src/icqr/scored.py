@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -207,9 +209,16 @@ class SelectedCalibration(Calibration):
         return np.asarray(scores[place])
 
     def _known(self) -> str:
-        n = int(self.counts.sum())
-        levels = self.pooled_ranks[self.pooled_ranks < n] / (n + 1)
-        return ", ".join(f"{level:.4g}" for level in (levels if self.conformity.symmetric else 2 * levels - 1))
+        """Name a coverage for each rank of the pooled scores, with as few digits as can be."""
+        n, symmetric = int(self.counts.sum()), self.conformity.symmetric
+        named = []
+        for rank in self.pooled_ranks.tolist():
+            level = Fraction(rank, n + 1)
+            most = level if symmetric else 2 * level - 1
+            rounded = (Fraction(math.floor(most * 10**digits), 10**digits) for digits in range(1, 10))
+            asked = (one for one in rounded if one > 0 and conformal_rank(n, offset_level(one, symmetric)) == rank)
+            named += [f"{float(one):g}" for one in islice(asked, 1)]
+        return ", ".join(named)
 
 
 def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) -> Calibration:

@@ -122,6 +122,10 @@ def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
         if target is None:
             raise ValueError("--target must be given: the column that holds what happened")
         check_column(table.names, target, "--target")
+        if target in (_names(model) or ()):
+            raise ValueError(
+                f"--target {target}: the model was trained on this column, so it can't be what it predicts"
+            )
         rows = check_numbers(table.frame, [target], ["--target"], source.drop_missing)
         X = columns_of(model, replace(table, frame=rows), [target])
         note_new_categories(model, X)
