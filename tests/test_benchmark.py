@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ pytest.importorskip("pyarrow", reason='the benchmark needs pip install "icqr[ben
 pytest.importorskip("matplotlib", reason='the benchmark needs pip install "icqr[benchmark]"')
 
 from icqr import CQR, ICQR
-from icqr.experiments import benchmark, benchmark_rows, benchmark_tables
+from icqr.experiments import benchmark, benchmark_page, benchmark_rows, benchmark_tables
 from icqr.experiments.benchmark_methods import METHODS, Outcome, split
 from icqr.experiments.benchmark_peers import PEERS
 from icqr.experiments.benchmark_rows import FLOOR, KEY, Measures, make_case, run_cell
@@ -460,19 +461,26 @@ def test_hours_count_each_cell_once() -> None:
     assert benchmark_tables.hours_table(TWO_SETS)["hours"].tolist() == [1.5, 1.5]  # three seeds of half an hour
 
 
-def test_the_page_s_numbers_are_those_of_its_rows() -> None:
+def test_the_page_s_tables_are_those_of_its_rows() -> None:
     docs = Path(__file__).parents[1] / "docs"
     page = (docs / "benchmark.md").read_text(encoding="utf-8")
-    rows = benchmark.read_rows(docs / "benchmark" / "rows.parquet")
-    rows = rows[(rows["level"] == 0.9) & rows["base"].isin(["histgb", "lightgbm"]) & (rows["drawn"] == 0)]
-    against = benchmark_tables.summary_table(rows, "MAPIE").set_index(["base", "method"])
-    for base in ("histgb", "lightgbm"):
-        for method in ("ICQR, auto", "ICQR, residual, auto"):
-            found = against.loc[(base, method)]
-            assert f"| {base} | {method} | {found['ert']:.2f} | {found['score']:.3f} |" in page
-    summary = benchmark_tables._readable(benchmark_tables.summary_table(rows)).drop(columns=["base", "level", "kind"])
-    for cells_of_row in summary.itertuples(index=False):
-        assert f"| {' | '.join(map(str, cells_of_row))} |" in page
+    assert set(re.findall("<!-- table: (.*) -->", page)) == set(benchmark_page.TABLES)
+    assert benchmark_page.fill(page, benchmark.read_rows(docs / "benchmark" / "rows.parquet")) == page
+
+
+def test_a_page_is_written_anew_from_the_rows_beside_it(tiny: Path, tmp_path: Path) -> None:
+    page, folder = tmp_path / "page.md", tmp_path / "benchmark"
+    folder.mkdir()
+    shutil.copy(tiny / "rows.parquet", folder)
+    page.write_text("Before.\n\n<!-- table: seeds -->\n\n| old |\n| --- |\n| 1 |\n\nAfter.\n", encoding="utf-8")
+    assert benchmark_page.main([str(page)]) == 0
+    written = page.read_text(encoding="utf-8")
+    assert written.startswith("Before.\n\n<!-- table: seeds -->\n\n| data |")
+    assert written.endswith("|\n\nAfter.\n")
+    assert "old" not in written
+    page.write_text("<!-- table: sedes -->\n", encoding="utf-8")
+    assert benchmark_page.main([str(page)]) == 1
+    assert page.read_text(encoding="utf-8") == "<!-- table: sedes -->\n"
 
 
 # -- The command -----------------------------------------------------------------------------------------------------

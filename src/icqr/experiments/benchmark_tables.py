@@ -231,7 +231,7 @@ def hours_table(rows: pd.DataFrame) -> pd.DataFrame:
     return table["sum"].div(3600).rename("hours").to_frame().assign(cells=table["size"]).reset_index()
 
 
-def _readable(summary: pd.DataFrame) -> pd.DataFrame:
+def readable(summary: pd.DataFrame) -> pd.DataFrame:
     """Give the summary in fewer columns, for readers."""
 
     def text(form: str, *names: str) -> list[str]:
@@ -267,7 +267,7 @@ def write_tables(rows: pd.DataFrame, folder: Path) -> None:
 def _tables(rows: pd.DataFrame) -> Iterator[Table]:
     for reference, name in REFERENCES.items():
         numbers = summary_table(rows, reference)
-        yield Table(name, _SUMMARY.format(reference), numbers, _readable(numbers) if len(numbers) else None)
+        yield Table(name, _SUMMARY.format(reference), numbers, readable(numbers) if len(numbers) else None)
     yield Table("sets", _SETS, sets_table(rows))
     yield Table("measures", "Means over seeds.", measures_table(rows))
     yield Table("coverage", "Coverage against the mean of what was promised.", coverage_table(rows))
