@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from xgboost import XGBRegressor
 
-from icqr import CQR, Naive, prefit
+from icqr import CQR, ICQR, Naive, ResidualQuantiles, ScorePartition, prefit
 from icqr.libraries import Encoder, copied, core_of, library_of, seeded
 from icqr.quantiles import PointModel, QuantileModel
 
@@ -170,6 +170,43 @@ def test_categories_named_in_fit_are_joined_with_text_columns():
         assert [bool(kinds[name]["values"]) for name in ("f0", "f1")] == [names != ["city"], True]
     with pytest.raises(ValueError, match="there is no column 'town' to take as a category"):
         CQR(LGBMRegressor(n_estimators=2), random_state=0).fit(X, y, categorical_feature=["town"])
+
+
+@pytest.mark.parametrize("given", [["code"], [0], [True, False, False], "from_dtype", None])
+def test_scikit_learn_is_told_all_categorical_columns(given):
+    X = pd.DataFrame({"code": [7, 9] * 60, "size": np.arange(120.0), "city": ["Bern", "Genf", "Rom"] * 40})
+    model = CQR(HistGradientBoostingRegressor(max_iter=2, categorical_features=given), random_state=0)
+    named = isinstance(given, list)
+    fitted = model.fit(X, X["size"]).model_.models_[0]
+    assert fitted.is_categorical_.tolist() == [named, False, True]
+
+
+def test_positions_are_positions_whatever_the_columns_are_called():
+    X = pd.DataFrame({1: [5, 6, 5, 6], 0: [0.5, 1.5, 2.5, 3.5]})
+    encoder = Encoder(CatBoostRegressor(cat_features=[0]), X)
+    assert encoder.settings({})["cat_features"] == (0,)
+    assert encoder.features.categorical == [1]
+    for wrong in ([2], ["town"]):
+        with pytest.raises(ValueError, match=r"cat_features=.*there is no column .* positions from 0 to 1"):
+            Encoder(CatBoostRegressor(cat_features=wrong), X)
+
+
+@pytest.mark.parametrize("given", [["code"], np.array([0])])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        CQR,
+        lambda model: CQR(QuantileModel(model)),
+        lambda model: CQR(ResidualQuantiles(model)),
+        lambda model: CQR(ResidualQuantiles(QuantileModel(model))),
+        lambda model: CQR(TransformedTargetRegressor(model)),
+        lambda model: ICQR(HistGradientBoostingRegressor(max_iter=2), partition=ScorePartition(2, model)),
+    ],
+)
+def test_catboost_can_be_told_its_categories_wherever_it_stands(wrap, given):
+    X = pd.DataFrame({"code": np.arange(120) % 3, "size": np.arange(120.0)})
+    model = wrap(CatBoostRegressor(iterations=2, cat_features=given)).set_params(random_state=0)
+    assert np.isfinite(model.fit(X, X["size"]).predict_interval(X)).all()
 
 
 def test_one_hot_for_models_without_categories():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +64,8 @@ class Library:
         Characters that it refuses (or replaces) in column names.
     most_categories : str, optional
         The parameter that limits a column's number of categories.
+    categorical : str, optional
+        The parameter that names the categorical columns.
     X, y, point_y : Range
         Sizes of columns and of y that its quantile models, and its models of the mean, can work with.
     """
@@ -72,6 +75,7 @@ class Library:
     quiet: dict[tuple[str, ...], Any] = field(default_factory=dict)
     forbidden: str = ""
     most_categories: str | None = None
+    categorical: str | None = None
     X: Range = ANY
     y: Range = ANY
     point_y: Range = ANY
@@ -82,6 +86,7 @@ _LIBRARIES = {
     "sklearn.HistGradientBoostingRegressor": Library(
         "native",
         most_categories="max_bins",
+        categorical="categorical_features",
         X=Range(0, 1e300, "cuts columns off at 1e300"),
         point_y=Range(1e-35, 1e35, "has 32-bit gradients"),
     ),
@@ -107,6 +112,7 @@ _LIBRARIES = {
     "catboost": Library(
         "text",
         quiet={("verbose", "silent", "logging_level"): False, ("allow_writing_files",): False},
+        categorical="cat_features",
         X=SINGLE_X,
         y=SINGLE_Y,
         point_y=SINGLE_Y,
@@ -195,12 +201,21 @@ def _transforms_target(estimator: Any) -> bool:
 def copied(estimator: Any) -> Any:
     """Give an unfitted copy of an estimator; of any other object, a copy as it is."""
     if "catboost.CatBoost" in class_names(estimator):
-        # CatBoost copies a list (`cat_features`) it was given, and scikit-learn then refuses to clone it.
-        given = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in estimator.get_params().items()
-        }
-        estimator = type(estimator)(**given)
+        return clone(_with_tuples(estimator))
+    inside = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
+    tuples = {name: _with_tuples(part) for name, part in inside.items() if "catboost.CatBoost" in class_names(part)}
+    if tuples:
+        estimator = copy.deepcopy(estimator).set_params(**tuples)
     return clone(estimator, safe=False)
+
+
+def _with_tuples(model: Any) -> Any:
+    """Give a CatBoost model with tuples: it copies a list it was given, and scikit-learn then refuses to clone it."""
+    params = {
+        key: tuple(value) if isinstance(value, list | np.ndarray) else value
+        for key, value in model.get_params().items()
+    }
+    return type(model)(**params)
 
 
 def seeded(estimator: Any, seed: int) -> Any:
@@ -243,11 +258,11 @@ class Encoder:
             self.features = Features(self._with_categories(X, core), max_categories=most)
         # CatBoost prefers `objective` to `loss_function` where it has both.
         self.synonyms = {"loss_function": "objective"} if "objective" in self._params(core) else {}
-        self.own_settings = {**self.library.settings, **self._quiet(core), **self._cat_features(core)}
+        self.own_settings = {**self.library.settings, **self._quiet(core), **self._categorical()}
 
     def _params(self, core: Any) -> dict[str, Any]:
         """Give the parameters that the user has set, of a library where this matters."""
-        return dict(core.get_params()) if self.library.quiet else {}
+        return dict(core.get_params()) if self.library.quiet or self.library.categorical else {}
 
     def _quiet(self, core: Any) -> dict[str, Any]:
         given = self._params(core)
@@ -256,18 +271,23 @@ class Encoder:
         }
 
     def _with_categories(self, X: Table, core: Any) -> Table:
-        """Make categories of the columns that CatBoost is told to take as such; it refuses numbers like 1.0 in them."""
-        if self.library.categories != "text" or not isinstance(X, pd.DataFrame):
+        """Make categories of the columns that the user tells the library to take as such."""
+        parameter = self.library.categorical
+        given = self._params(core).get(parameter or "")
+        if given is None or isinstance(given, str) or not isinstance(X, pd.DataFrame):  # "from_dtype" is a text
             return X
-        asked = [X.columns[j] for j in _places(self._params(core).get("cat_features"), list(X.columns))]
-        return X.astype(dict.fromkeys(asked, "category"))
+        asked = _places(given, list(X.columns), f"{parameter}={given!r}")
+        return X.astype({X.columns[j]: "category" for j in asked})
 
-    def _cat_features(self, core: Any) -> dict[str, Any]:
-        """Give the positions of the categorical columns."""
-        if self.library.categories != "text" or self.features is None or not self.features.categorical:
+    def _categorical(self) -> dict[str, Any]:
+        """Tell the library all categorical columns: those that the user has named, and text."""
+        if self.library.categorical is None or self.features is None or not self.features.categorical:
             return {}
+        names = self.features.names or []
+        by_type = self.library.categories == "native"  # encoded columns have the type that it looks for
         # A tuple, see `copied`.
-        return {"cat_features": tuple(_places(self.features.categorical, self.features.names or []))}
+        places = tuple(names.index(column) for column in self.features.categorical)
+        return {self.library.categorical: "from_dtype" if by_type else places}
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Give the library's and these parameters, addressed to the model inside the estimator."""
@@ -324,9 +344,11 @@ class Encoder:
         """Join the columns that the user names as categories with the text columns, which are so anyway."""
         names, known = (self.features.names, self.features.categorical) if self.features else (None, [])
         if isinstance(params.get("categorical_feature"), list | tuple) and names is not None:  # LightGBM's
-            params["categorical_feature"] = _places([*params["categorical_feature"], *known], names)
+            asked = _places(params["categorical_feature"], names, "categorical_feature")
+            params["categorical_feature"] = sorted({*asked, *map(names.index, known)})
         if params.get("cat_features") is not None and "cat_features" in self.own_settings:  # CatBoost's
-            others = set(_places(params.pop("cat_features"), names or [])) - set(self.own_settings["cat_features"])
+            asked = _places(params.pop("cat_features"), names or [], "cat_features")
+            others = set(asked) - set(self.own_settings["cat_features"])
             if others:
                 raise ValueError(
                     f"cat_features: fit got columns besides the text columns, at the positions {sorted(others)}; give "
@@ -344,13 +366,24 @@ class Encoder:
             _check_target(y, self.library.point_y if point else self.library.y)
 
 
-def _places(columns: Sequence[Any] | None, names: list[Any]) -> list[int]:
-    """Give the positions of columns that are named or numbered."""
-    given = list(() if columns is None else columns)
-    unknown = [column for column in given if isinstance(column, str) and column not in names]
-    if unknown:
-        raise ValueError(f"there is no column {unknown[0]!r} to take as a category; columns are {names}")
-    return sorted({names.index(column) if column in names else int(column) for column in given})
+def _places(columns: Any, names: list[Any], parameter: str) -> list[int]:
+    """Give the positions of columns that a library's parameter names, numbers by position or marks by True.
+
+    Examples
+    --------
+    >>> _places(["b", 0], ["a", "b"], "cat_features"), _places([True, False], ["a", "b"], "categorical_features")
+    ([0, 1], [0])
+    """
+    given = list(columns)
+    if len(given) == len(names) and all(isinstance(mark, bool | np.bool_) for mark in given):
+        return np.flatnonzero(given).tolist()
+    for column in given:
+        if column not in names if isinstance(column, str) else not -len(names) <= column < len(names):
+            raise ValueError(
+                f"{parameter}: there is no column {column!r} to take as a category; columns are {names}, or positions "
+                f"from 0 to {len(names) - 1}"
+            )
+    return sorted({names.index(column) if isinstance(column, str) else column % len(names) for column in given})
 
 
 def _encoded(column: pd.Series[Any], categories: pd.Index[Any], how: str) -> pd.Series[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
@@ -264,7 +264,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     residuals_ : list of QuantileModel
         The models of the residuals' quantiles, one for each fold; none if the median is the only level.
     out_of_fold_ : array of shape (n, levels)
-        Each training row's quantiles by models that have not seen it, sorted.
+        Each training row's quantiles by the models of the fold that it is in, which were fitted without it, sorted.
+        (What these learned as residuals are those of medians of the other folds, which had seen it.)
 
     Examples
     --------
@@ -342,7 +343,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
 
     def _model(self, seed: int) -> QuantileModel:
         given = self.estimator
-        model: QuantileModel = clone(given) if isinstance(given, QuantileModel) else QuantileModel(given)
+        model: QuantileModel = copied(given) if isinstance(given, QuantileModel) else QuantileModel(given)
         model.set_params(estimator=seeded(bare(given), seed))
         return model
 
