@@ -211,10 +211,20 @@ def test_a_text_column_may_come_without_any_known_text(new):
         (one([1, 2], dtype="category"), one(["2", "1", None], dtype="category")),
         (one(["False", "True"]), one([True, False, None], dtype="boolean")),
         (one([1, "B"], dtype=object), one(["B", "1", "C"])),
+        (one(["0.0", "1.0"]), one([1.0, 0.0, 2.0])),
+        (one(["0.0", "1.0"]), one([1, 0, 2])),
+        (one(["0", "1"]), one([Decimal("1.0"), Decimal("0.0"), None], dtype=object)),
+        (one([0.0, 1.0], dtype="category"), one(["1.0", "0", "1.5"])),
+        (one(["01", "1"]), one(["1", "01", "1.0"])),
+        (one(["a", "b"]), one(["b", "a", "B"])),
     ],
 )
 def test_a_category_may_come_as_a_number_or_as_text(train, new):
     assert transformed(train, new).cat.codes.tolist() == [1, 0, -1]
+
+
+def test_a_number_that_two_categories_read_as_is_unknown():
+    assert transformed(one(["01", "1", "2"]), one([1, 2])).cat.codes.tolist() == [-1, 2]
 
 
 def test_a_number_column_that_turns_to_text_is_refused():

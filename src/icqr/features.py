@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -305,19 +306,43 @@ def _some_numbers(X: pd.DataFrame, columns: IntArray) -> FloatArray | None:
 
 
 def _known_values(column: pd.Series[Any], categories: pd.Index[Any]) -> pd.Series[Any]:
-    """Give the values that are categories, None for others; the number 1 is the same as the text "1"."""
+    """Give the values that are categories, None for others.
+
+    A number and a text are the same if the text reads as that number, and no other category does: a file's column may
+    be read as either.
+    """
     values = column.astype(object).where(column.notna(), None)
     known = values.isin(categories)
     others = values[~known & column.notna()].unique()
     if not len(others):
         return values
-    meant = {_written(category): category for category in categories}
-    return values.where(known, values.map({value: meant.get(_written(value)) for value in others}))
+    numbers, texts = (_by_reading(c for c in categories if isinstance(c, str) == text) for text in (False, True))
+    meant = {value: (numbers if isinstance(value, str) else texts).get(_reading(value)) for value in others}
+    return values.where(known, values.map(meant))
 
 
-def _written(value: Any) -> str:
-    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value) if is_whole else value)
+def _by_reading(categories: Iterable[Any]) -> dict[Any, Any]:
+    """Give the categories by what they read as, without those that read the same."""
+    found: dict[Any, list[Any]] = {}
+    for category in categories:
+        found.setdefault(_reading(category), []).append(category)
+    return {reading: same[0] for reading, same in found.items() if len(same) == 1}
+
+
+def _reading(value: Any) -> Any:
+    """Give the number that a value is or reads as, else its text.
+
+    Examples
+    --------
+    >>> [_reading(value) for value in ("1.0", 1, Decimal("1"), True, "True", "Bern")]
+    [1.0, 1.0, 1.0, 'True', 'True', 'Bern']
+    """
+    if isinstance(value, bool | np.bool_):
+        return str(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)
 
 
 def _column(column: pd.Series[Any]) -> pd.Series[Any]:
