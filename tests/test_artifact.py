@@ -353,13 +353,14 @@ def test_a_calibration_that_keeps_some_scores_is_stored(small: Any, tmp_path: Pa
         counts=sizes,
         pooled_scores=pooled[[-1]],
         pooled_ranks=np.array([len(pooled)]),
+        coverages=("0.9",),
     )
     again = load_copy(model, tmp_path)
     assert isinstance(again.calibration_, SelectedCalibration)
     assert np.array_equal(again.calibration_.sizes, sizes)
     for own, stored in zip(model.calibration_.kept, again.calibration_.kept, strict=True):
         assert np.array_equal(own, stored)
-    with pytest.raises(ValueError, match="were kept"):
+    with pytest.raises(ValueError, match=r"only those for coverage=0\.9 were kept"):
         again.predict_interval(MISSING, coverage=0.3)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -100,11 +101,9 @@ def test_a_selected_calibration_answers_as_one_with_all_scores(symmetric: bool, 
 def test_a_coverage_whose_score_was_not_kept_is_refused_by_name(symmetric: bool) -> None:
     scores = np.random.default_rng(2).normal(size=(5000, 1 if symmetric else 2))
     block = scored(scores, np.zeros(5000, dtype=int), 1)
-    selected = InMemory([block]).summed_up(5000, symmetric, [0.8, 0.9], most_scores=100)
+    selected = InMemory([block]).summed_up(5000, symmetric, [0.8, Fraction(9, 10)], most_scores=100)
     calibration = selected.calibration(Conformity(symmetric=symmetric), "error", "marginal")
-    message = (
-        r"of 5000 calibration scores only those for coverage=0\.8, 0\.9[0-9., ]* were kept.* calibrate again, with"
-    )
+    message = r"of 5000 calibration scores only those for coverage=0\.8, 9/10 were kept.* calibrate again, with"
     with pytest.raises(ValueError, match=message):
         calibration.offsets(0.77, np.array([0]))
     for coverage in (0.8, 0.9):

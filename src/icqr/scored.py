@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -107,7 +105,9 @@ class ScoredBlocks(ABC):
         groups = np.repeat(np.arange(len(ranks)), [len(some) for some in ranks])
         found = select(self.reduce, groups, np.concatenate(ranks), n_sides, block_of=attrgetter("scores"))
         scores = np.split(found, np.cumsum([len(some) for some in ranks])[:-1])
-        return Selected(tuple(scores), tuple(ranks), summary.sizes, summary.n_crossed, summary.novelty)
+        return Selected(
+            tuple(scores), tuple(ranks), summary.sizes, tuple(map(str, coverages)), summary.n_crossed, summary.novelty
+        )
 
 
 def _itself(block: Scored) -> Scored:
@@ -132,6 +132,8 @@ class Selected:
         Their ranks.
     sizes : array
         Rows in each group, and of no known group.
+    coverages : tuple of str
+        The coverages for which they are enough.
     n_crossed, novelty
         As in `Scored`; novelty compares with a sample of the rows.
     """
@@ -139,6 +141,7 @@ class Selected:
     scores: tuple[FloatArray, ...]
     ranks: tuple[IntArray, ...]
     sizes: IntArray
+    coverages: tuple[str, ...]
     n_crossed: int
     novelty: Novelty | None
 
@@ -153,6 +156,7 @@ class Selected:
             counts=self.sizes,
             pooled_scores=self.scores[-1],
             pooled_ranks=self.ranks[-1],
+            coverages=self.coverages,
         )
 
 
@@ -170,13 +174,15 @@ class SelectedCalibration(Calibration):
         Number of calibration rows in each group; the last entry is the rows of no known group.
     pooled_scores, pooled_ranks : arrays
         The same of all rows together.
+    coverages : tuple of str
+        The coverages that it was made for, as they were given.
 
     Examples
     --------
     >>> calibration = SelectedCalibration(
     ...     Conformity(), (np.array([[7.0], [9.0]]), np.empty((0, 1))),
     ...     kept=(np.array([90, 99]), np.array([], int)), counts=np.array([99, 0]),
-    ...     pooled_scores=np.array([[7.0], [9.0]]), pooled_ranks=np.array([90, 99]),
+    ...     pooled_scores=np.array([[7.0], [9.0]]), pooled_ranks=np.array([90, 99]), coverages=("0.9",),
     ... )
     >>> calibration.offsets(0.9, np.array([0]))
     array([[7., 7.]])
@@ -186,6 +192,7 @@ class SelectedCalibration(Calibration):
     counts: IntArray
     pooled_scores: FloatArray
     pooled_ranks: IntArray
+    coverages: tuple[str, ...]
 
     @property
     def sizes(self) -> IntArray:
@@ -203,22 +210,11 @@ class SelectedCalibration(Calibration):
         place = int(np.searchsorted(ranks, rank))
         if place == len(ranks) or ranks[place] != rank:
             raise ValueError(
-                f"of {self.counts.sum()} calibration scores only those for coverage={self._known()} were kept, and the "
-                f"coverage asked for needs another, of rank {rank}; calibrate again, with coverages=[…] that name it"
+                f"of {self.counts.sum()} calibration scores only those for coverage={', '.join(self.coverages)} were "
+                f"kept, and the coverage asked for needs another, of rank {rank}; calibrate again, with coverages=[…] "
+                "that name it"
             )
         return np.asarray(scores[place])
-
-    def _known(self) -> str:
-        """Name a coverage for each rank of the pooled scores, with as few digits as can be."""
-        n, symmetric = int(self.counts.sum()), self.conformity.symmetric
-        named = []
-        for rank in self.pooled_ranks.tolist():
-            level = Fraction(rank, n + 1)
-            most = level if symmetric else 2 * level - 1
-            rounded = (Fraction(math.floor(most * 10**digits), 10**digits) for digits in range(1, 10))
-            asked = (one for one in rounded if one > 0 and conformal_rank(n, offset_level(one, symmetric)) == rank)
-            named += [f"{float(one):g}" for one in islice(asked, 1)]
-        return ", ".join(named)
 
 
 def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) -> Calibration:
@@ -237,7 +233,7 @@ def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) 
     groups = (*calibration.scores, np.sort(np.concatenate(calibration.scores), axis=0))
     ranks = tuple(_needed_ranks(len(group), coverages, symmetric) for group in groups)
     scores = tuple(group[some - 1] for group, some in zip(groups, ranks, strict=True))
-    selected = Selected(scores, ranks, calibration.sizes, 0, None)
+    selected = Selected(scores, ranks, calibration.sizes, tuple(map(str, coverages)), 0, None)
     return selected.calibration(calibration.conformity, calibration.small_groups, calibration.guarantee)
 
 

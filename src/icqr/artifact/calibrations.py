@@ -30,6 +30,7 @@ def store_calibration(model: IntervalRegressor, parts: Parts) -> dict[str, Any]:
             "ranks": parts.array("calibration/ranks", np.concatenate(calibration.kept), "int64"),
             "pooled_scores": parts.array("calibration/pooled_scores", calibration.pooled_scores, "float64"),
             "pooled_ranks": parts.array("calibration/pooled_ranks", calibration.pooled_ranks, "int64"),
+            "coverages": list(calibration.coverages),
         }
     return {
         "conformity": _store_conformity(calibration.conformity),
@@ -115,6 +116,7 @@ def _restore_ranks(record: Record, scores: tuple[FloatArray, ...]) -> dict[str, 
     ranks = record.array("ranks", "int64", (int(ends[-1]),))
     pooled_scores = record.array("pooled_scores", "float64", (None, scores[0].shape[1]), finite=False)
     pooled_ranks = record.array("pooled_ranks", "int64", (len(pooled_scores),))
+    coverages = record.items("coverages")
     record.check_all_read()
     kept = tuple(np.split(ranks, ends[:-1]))
     for own, n in zip((*kept, pooled_ranks), (*counts, counts.sum()), strict=True):
@@ -122,4 +124,7 @@ def _restore_ranks(record: Record, scores: tuple[FloatArray, ...]) -> dict[str, 
             raise ArtifactError(f"{record.place}.ranks must grow up to the number of rows, in each group")
     if not _grows(pooled_scores):
         raise ArtifactError(f"{record.place}.pooled_scores must be sorted")
-    return {"kept": kept, "counts": counts, "pooled_scores": pooled_scores, "pooled_ranks": pooled_ranks}
+    if not all(isinstance(coverage, str) for coverage in coverages):
+        raise ArtifactError(f"{record.place}.coverages must be texts")
+    pooled = {"pooled_scores": pooled_scores, "pooled_ranks": pooled_ranks}
+    return {"kept": kept, "counts": counts, **pooled, "coverages": tuple(coverages)}
