@@ -2,9 +2,9 @@
 
     ICQR_DATA_HOME=DATA python benchmarks/price.py protein bike blog 1000000x20 --models default lightgbm
 
-Fits run in turns. "extra" is importance + groups + calibration by group as a share of the time to fit the three levels.
-The guard says what the shortcuts cost: the rank correlation (weighted by share) of the importances with those on all
-rows, and the held-out interval score against that of ICQR without any shortcut. --no-guard leaves it out.
+Fits run in turns. The guard says what the shortcuts cost: the rank correlation (weighted by share) of the importances
+with those on all rows, and the held-out interval score against that of ICQR without any shortcut. --no-guard leaves it
+out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from typing import Any
+from unittest.mock import patch
 
 import measuring
 from sklearn.cluster import KMeans
@@ -53,8 +54,8 @@ def price(name: str, model: str, runs: int, guard: bool) -> list[Any]:
         importance=PermutationImportance(max_rows=None),
         random_state=0,
     )
-    tree_replacing.MOST_BYTES = 2**32  # the shortcut changes no result, and on all rows takes memory instead of hours
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), patch.object(tree_replacing, "MOST_BYTES", 2**32):
+        # The shortcut changes no result, and on all rows takes memory instead of hours.
         warnings.simplefilter("ignore")
         slow.fit(X, y)
     scores = [interval_score(y_test, fitted.predict_interval(X_test), coverage=0.9) for fitted in (icqr, slow)]

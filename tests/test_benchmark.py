@@ -448,6 +448,9 @@ def test_methods_are_compared_on_the_seeds_they_have() -> None:
     summary = benchmark_tables.summary_table(few).set_index("method")
     assert summary.loc["slow", "score"] == pytest.approx(0.5)
     assert benchmark_tables.summary_table(few, "MAPIE").empty
+    found = benchmark_tables.summary_table(few, "slow").set_index("method").loc["CQR"]
+    assert found["seeds"] == 1
+    assert np.isnan(found["coverage_minus_promise"])  # one seed has no error, and the other two are not compared
 
 
 def test_coverage_in_standard_errors() -> None:

@@ -20,6 +20,7 @@ from icqr.experiments.benchmark_settings import MORE, SYNTHETIC
 from icqr.experiments.benchmark_tables import (
     GRID,
     beside,
+    chosen,
     coverage_table,
     measures_table,
     readable,
@@ -61,15 +62,9 @@ def fill(page: str, rows: pd.DataFrame) -> str:
     return _MARKED.sub(table, page)
 
 
-def _at(table: pd.DataFrame, **values: object) -> pd.DataFrame:
-    for name, value in values.items():
-        table = table[table[name] == value]
-    return table
-
-
 def _only(rows: pd.DataFrame, base: str, level: float = 0.9, drawn: int = 0) -> pd.DataFrame:
     """Give the rows of a base model and a coverage, on real or on synthetic data."""
-    return _at(rows, base=base, level=level, drawn=drawn)
+    return chosen(rows, {"base": base, "level": level, "drawn": drawn})
 
 
 def _shown(values: pd.Series[float], form: str = "{:.3f}") -> pd.Series[str]:
@@ -81,7 +76,7 @@ def _shown(values: pd.Series[float], form: str = "{:.3f}") -> pd.Series[str]:
 
 def _seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Count seeds at coverage 0.9."""
-    at = _at(rows, level=0.9)
+    at = chosen(rows, {"level": 0.9})
     counts = at.groupby(["data", "base"], sort=False)["seed"].nunique().unstack(sort=False)
     return _shown_index(counts.apply(lambda column: _shown(column, "{:.0f}")))
 
@@ -153,7 +148,7 @@ def _sets(base: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
 
 def _seconds_beside_more(rows: pd.DataFrame) -> pd.Series[float]:
     """Give the mean ratio, on each data set, of the seconds of residual quantiles and of CQR with more trees."""
-    both = _at(beside(rows, MORE), method=RESIDUAL)
+    both = chosen(beside(rows, MORE), {"method": RESIDUAL})
     own, more = (both[f"base_seconds{which}"] + both[f"own_seconds{which}"] for which in ("", "_reference"))
     return (own / more).groupby(both["data"]).mean()
 

@@ -60,8 +60,7 @@ def beside(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
     cell = ["data", *GRID, "seed"]
     names = ["interval_score", "mean_width", "ert", "true_gap", "base_seconds", "own_seconds"]
     known = rows.loc[rows["method"] == reference, [*cell, *names]].dropna(subset="interval_score")
-    both = rows.merge(known, on=cell, suffixes=("", "_reference"), how="left")
-    return both[both["interval_score_reference"].notna()]
+    return rows.merge(known, on=cell, suffixes=("", "_reference"))
 
 
 def share_of_test_rows(group: pd.DataFrame) -> float:
@@ -149,9 +148,11 @@ def coverage_table(rows: pd.DataFrame) -> pd.DataFrame:
 def summary_table(rows: pd.DataFrame, reference: str = "CQR") -> pd.DataFrame:
     """Compare each method with the reference over all data sets, real and synthetic ones apart."""
     both = with_kind(beside(rows, reference))
+    if both.empty:
+        return pd.DataFrame()
     by = [*GRID, "kind", "method"]
     verdicts = sets_table(rows, reference)
-    coverage = with_kind(coverage_table(rows))
+    coverage = with_kind(coverage_table(both))
     table = []
     for key, group in _groups(both[both["ert"].notna()], by):
         if key["method"] == reference and reference != "CQR":
@@ -160,12 +161,15 @@ def summary_table(rows: pd.DataFrame, reference: str = "CQR") -> pd.DataFrame:
         found = {**key, "sets": len(of_sets), "seeds": max(map(len, of_sets)), **_ert(of_sets)}
         found |= {name: _mean_over(of_sets, name) for name in ("worst_slab", "size_stratified")}
         if key["method"] != FLOOR:
-            found |= _scores(of_sets) | _verdicts(_at(verdicts, key)) | _promise(_at(coverage, key)) | _seconds(group)
+            found |= (
+                _scores(of_sets) | _verdicts(chosen(verdicts, key)) | _promise(chosen(coverage, key)) | _seconds(group)
+            )
         table.append(found)
     return pd.DataFrame(table)
 
 
-def _at(table: pd.DataFrame, key: Mapping[str, Any]) -> pd.DataFrame:
+def chosen(table: pd.DataFrame, key: Mapping[str, Any]) -> pd.DataFrame:
+    """Give the rows of a table that have these values."""
     for name, value in key.items():
         table = table[table[name] == value] if len(table) else table
     return table
