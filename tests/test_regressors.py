@@ -726,18 +726,22 @@ def test_a_warning_about_small_groups_points_to_the_users_line() -> None:
     assert caught[0].filename == __file__
 
 
-def test_a_users_partition_that_sees_all_rows_has_no_exact_promise() -> None:
+@pytest.mark.parametrize("data", ["calibration", "all"])
+def test_a_users_partition_that_sees_calibration_rows_has_no_exact_promise(data: str) -> None:
     class Nosy:
-        data = "all"
-
         def fit(self, X: Any, y: Any, bounds: Any, weights: Any = None, random_state: Any = None) -> Any:
             return self
 
         def assign(self, X: Any) -> Any:
             return np.zeros(len(X), dtype=int)
 
-    model = ICQR(quick(), coverage=0.8, partition=Nosy(), random_state=0).fit(X, Y)
-    assert model.groups_["guarantee"].iloc[0].startswith("approximate")
+    Nosy.data = data  # type: ignore[attr-defined]
+    model = ICQR(quick(), coverage=0.8, partition=Nosy(), random_state=0)
+    if data == "all":  # no partition gets them
+        with pytest.raises(ValueError, match=r"partition\.data must be 'train' or 'calibration', got 'all'"):
+            model.fit(X, Y)
+    else:
+        assert model.fit(X, Y).groups_["guarantee"].iloc[0].startswith("approximate")
 
 
 # -- Rows in blocks --------------------------------------------------------------------------------------------------

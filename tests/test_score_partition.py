@@ -9,7 +9,7 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
-from sklearn.linear_model import QuantileRegressor
+from sklearn.linear_model import LinearRegression, QuantileRegressor
 
 from hard_rows import LEVEL_WIDTHS, draw
 from icqr import CQR, ICQR, ScorePartition, load, prefit, save
@@ -167,6 +167,28 @@ def test_few_rows_give_one_group() -> None:
 def test_a_number_of_groups_that_is_none_is_refused_before_any_work(n_groups: Any) -> None:
     with pytest.raises(ValueError, match="n_groups must be a whole number, 1 or more, got"):
         ICQR(LIGHT, partition=ScorePartition(n_groups)).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (LinearRegression(), "LinearRegression can't predict quantiles"),
+        (
+            HistGradientBoostingRegressor,
+            r"estimator must be a model, HistGradientBoostingRegressor\(…\), got the class",
+        ),
+    ],
+)
+def test_an_estimator_that_can_t_predict_quantiles_is_refused_before_any_work(estimator: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ICQR(Unfitted(), partition=ScorePartition(2, estimator)).fit(X, Y)
+
+
+class Unfitted(HistGradientBoostingRegressor):
+    """A model that must not be fitted."""
+
+    def fit(self, X: Any, y: Any, **params: Any) -> Any:
+        raise AssertionError("fitted before the parameters were checked")
 
 
 # -- Words and files -------------------------------------------------------------------------------------------------

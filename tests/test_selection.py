@@ -76,6 +76,11 @@ def test_small_data_have_one_group() -> None:
     np.testing.assert_array_equal(model.predict_interval(X), expected.predict_interval(X))
 
 
+def test_where_there_is_nothing_to_choose_nothing_is_cross_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ICQR, "_out_of_fold", lambda *_: pytest.fail("five more fits for nothing"))
+    ICQR(LIGHT, partition="auto", random_state=0).fit(X[:450], Y[:450])
+
+
 @pytest.mark.parametrize(("n_train", "coverage"), [(16, 0.9), (150, 0.99)])
 def test_training_rows_that_are_too_few_to_judge_give_one_group(n_train: int, coverage: float) -> None:
     fresh = {"X_calibration": X[n_train:600], "y_calibration": Y[n_train:600]}

@@ -78,7 +78,7 @@ Coverages = float | Sequence[float] | FloatArray | None
 
 
 class Seeds(NamedTuple):
-    """One seed for each random step, drawn up front so that no step's draws shift another's."""
+    """Seeds of split, model, importance, and all that groups are made by; drawn up front: no draw shifts another's."""
 
     split: int
     model: int

@@ -88,8 +88,6 @@ class GroupPartition(BaseEstimator):
     array([ 1, -1])
     """
 
-    # Which rows hold which group is the user's choice, not learned: calibration rows may name groups too.
-    data = "all"
     needs_weights = needs_bounds = False
 
     def __init__(self, by: Any) -> None:
@@ -128,11 +126,11 @@ class GroupPartition(BaseEstimator):
 
     def _columns(self) -> list[Any]:
         columns = list(self.by) if isinstance(self.by, list | tuple) else [self.by]
-        if not columns or not all(isinstance(column, Hashable) for column in columns):
+        wrong = [type(column).__name__ for column in columns if not isinstance(column, Hashable)]
+        if not columns or wrong:
             raise ValueError(
                 "by must be the name of a column, a list of names, or a function of X, got "
-                f"{'an empty list' if isinstance(self.by, list) else type(self.by).__name__}; labels of your own must "
-                "be a column of X"
+                f"{wrong[0] if wrong else 'no column'}; labels of your own must be a column of X"
             )
         return columns
 

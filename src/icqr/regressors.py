@@ -27,11 +27,11 @@ from icqr.descriptions import describe_groups
 from icqr.features import Features, FloatArray, IntArray, Table, blocks, take_rows
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
 from icqr.intervals import APPROXIMATE, GROUPWISE, NOT_CALIBRATED, IntervalRegressor, Seeds, check_labels
-from icqr.libraries import seeded
+from icqr.libraries import copied, seeded
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition
 from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, is_prefit
-from icqr.rows import Rows
-from icqr.selection import Evidence, select
+from icqr.rows import Rows, naming
+from icqr.selection import Evidence, group_numbers, select
 
 
 class Naive(IntervalRegressor):
@@ -107,7 +107,7 @@ class _QuantileRegressor(IntervalRegressor):
 
     def _fit_model(self, train: Rows, seed: int, params: dict[str, Any]) -> None:
         given = self.estimator
-        model = clone(given) if isinstance(given, QuantileModel) else QuantileModel(given)
+        model = copied(given) if isinstance(given, QuantileModel) else QuantileModel(given)
         model.set_params(estimator=seeded(self._inner(), seed))
         if model.n_jobs is None:
             model.set_params(n_jobs=self.n_jobs)
@@ -422,8 +422,7 @@ class ICQR(_QuantileRegressor):
         if not isinstance(self.importance, PermutationImportance | None):
             raise ValueError(f"importance must be PermutationImportance() or None, got {self.importance!r}")
         for name in ("importance", "partition"):
-            # A class may say "all", as GroupPartition does for groups that are not learned; a user can't choose it.
-            data = getattr(getattr(self, name), "__dict__", {}).get("data", "train")
+            data = getattr(getattr(self, name), "data", "train")
             if isinstance(data, str) and data not in ("train", "calibration"):
                 raise ValueError(f"{name}.data must be 'train' or 'calibration', got {data!r}")
         for part in (self.importance, self.partition):
@@ -433,12 +432,13 @@ class ICQR(_QuantileRegressor):
     def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
         super()._check_columns(rows, train, held_out)
         if self.partition is None or self._is_auto() or isinstance(self.partition, KMeansPartition):
-            Features(train.X).transform(held_out.X)
+            with naming("calibration rows"):
+                Features(train.X).transform(held_out.X)
         if isinstance(self.partition, GroupPartition):
             clone(self.partition).fit(train.X, train.y, np.empty((len(train), 0)))
 
     def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds, params: dict[str, Any]) -> None:
-        partition: Any = KMeansPartition() if self.partition is None else clone(self.partition, safe=False)
+        partition: Any = KMeansPartition() if self.partition is None else copied(self.partition)
         weights = None
         if getattr(partition, "needs_weights", True):
             weights = self._weigh(train, held_out, seeds.importance)
@@ -446,7 +446,10 @@ class ICQR(_QuantileRegressor):
         rows = held_out if data == "calibration" else train.extended(held_out) if data == "all" else train
         given: dict[str, Any] = {"weights": weights, "random_state": seeds.partition}
         if self._is_auto():
-            bounds = self._out_of_fold(train, seeds.partition, params)
+            if group_numbers(len(train), held_out.total, self.coverage, self.symmetric):
+                bounds = self._out_of_fold(train, seeds.partition, params)
+            else:
+                bounds = np.empty((len(train), 0))  # nothing to judge by them
             evidence = Evidence(train, bounds, weights, self.conformity_, self.coverage, held_out.total)
             partition, self.selection_ = select(evidence, seeds.partition)
         elif getattr(partition, "needs_scores", False):
@@ -516,11 +519,11 @@ def _is_partition(given: Any) -> bool:
 
 
 def _rows_learned_from(partition: Any) -> str:
-    """Give "train", "calibration", or "all" for groups that are the user's own and so not learned."""
-    data = getattr(partition, "data", None)
+    """Give "train" or "calibration"; "all" for the user's own groups: not learned, calibration rows may name some."""
     if isinstance(partition, GroupPartition):
         return "all"
-    return "calibration" if isinstance(data, str) and data != "train" else "train"
+    data = getattr(partition, "data", None)  # of the user's own partition it may be anything
+    return "calibration" if isinstance(data, str) and data == "calibration" else "train"
 
 
 def _count_groups(partition: Any, *parts: Rows) -> int:

@@ -9,10 +9,11 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from icqr.families import find_family
 from icqr.features import FloatArray, IntArray, Table
 from icqr.group_sizes import too_small
-from icqr.libraries import seeded
-from icqr.quantiles import QuantileModel
+from icqr.libraries import core_of, seeded
+from icqr.quantiles import QuantileModel, bare
 from icqr.weighted_space import Weights
 
 
@@ -148,6 +149,10 @@ class ScorePartition(BaseEstimator):
         """Raise if a parameter is not allowed."""
         if not isinstance(self.n_groups, int | np.integer) or isinstance(self.n_groups, bool) or self.n_groups < 1:
             raise ValueError(f"n_groups must be a whole number, 1 or more, got {self.n_groups!r}")
+        if isinstance(self.estimator, type):
+            raise ValueError(f"estimator must be a model, {self.estimator.__name__}(…), got the class")
+        if not isinstance(self.estimator, QuantileModel):
+            find_family(core_of(bare(self.estimator))[1])  # which raises if it can't predict quantiles
 
 
 def cut(difficulty: FloatArray, n_groups: int) -> FloatArray:

@@ -52,7 +52,7 @@ class Evidence:
     rows : Rows
         The training rows.
     bounds : array of shape (n, 3)
-        Their raw bounds, out-of-fold.
+        Their raw bounds, out-of-fold; not looked at where there is one candidate only (`group_numbers`).
     weights : array, optional
         The columns' importance; by default all equal.
     conformity : Conformity
@@ -78,12 +78,29 @@ class Evidence:
     @property
     def n_judging(self) -> int:
         """The number of training rows that calibrate while the others judge."""
-        return min(self.n_calibration, len(self.rows) // 2)
+        return _n_judging(len(self.rows), self.n_calibration)
 
-    @property
-    def can_judge(self) -> bool:
-        """Whether they are enough to calibrate one group."""
-        return self.n_judging >= rows_needed(self.coverage, self.conformity.symmetric)
+
+def _n_judging(n_train: int, n_calibration: int) -> int:
+    return min(n_calibration, n_train // 2)
+
+
+def group_numbers(n_train: int, n_calibration: int, coverage: float, symmetric: bool) -> list[int]:
+    """Give the numbers of groups by difficulty that can be tried; none where rows are too few for more than one group.
+
+    Each group needs about 100 calibration rows, and the training rows that calibrate a candidate must be enough to
+    calibrate one group.
+
+    Examples
+    --------
+    >>> group_numbers(n_train=1000, n_calibration=500, coverage=0.9, symmetric=True)
+    [2, 4]
+    >>> group_numbers(n_train=100, n_calibration=100, coverage=0.9, symmetric=True)
+    []
+    """
+    if _n_judging(n_train, n_calibration) < rows_needed(coverage, symmetric):
+        return []
+    return [size for size in SIZES if n_calibration >= size * ROWS]
 
 
 def select(evidence: Evidence, seed: int) -> tuple[Any, pd.DataFrame]:
@@ -120,7 +137,7 @@ def select(evidence: Evidence, seed: int) -> tuple[Any, pd.DataFrame]:
     ScorePartition()
     """
     candidates = _candidates(evidence, seed)
-    losses = _losses(candidates, evidence, seed) if evidence.can_judge else np.full((1, 1), np.nan)
+    losses = _losses(candidates, evidence, seed) if len(candidates) > 1 else np.full((1, 1), np.nan)
     means = losses.mean(axis=1)
     best = int(means.argmin())
     errors = (losses - losses[best]).std(axis=1) / np.sqrt(losses.shape[1])
@@ -150,8 +167,9 @@ def _candidates(evidence: Evidence, seed: int) -> list[Candidate]:
     X = evidence.rows.X
     whole = WholePartition().fit(**_given(evidence, seed))
     one = Candidate("one group", whole, whole.assign(X))
-    sizes = [size for size in SIZES if evidence.n_calibration >= size * ROWS]
-    if not sizes or not evidence.can_judge:
+    symmetric = evidence.conformity.symmetric
+    sizes = group_numbers(len(evidence.rows), evidence.n_calibration, evidence.coverage, symmetric)
+    if not sizes:
         return [one]
     clusters = KMeansPartition()
     with warnings.catch_warnings():
