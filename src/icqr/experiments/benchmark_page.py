@@ -32,7 +32,7 @@ from icqr.experiments.progress import run_command
 from icqr.experiments.tables import as_markdown
 from icqr.experiments.tidy_rows import write_text
 
-AUTO, RESIDUAL = "ICQR, auto", "ICQR, residual, auto"
+AUTO, PLAIN_RESIDUAL, RESIDUAL = "ICQR, auto", "CQR, residual", "ICQR, residual, auto"
 #: Methods as the columns of a table name them.
 SHORT = {"ICQR": "ICQR", AUTO: "auto", RESIDUAL: "residual, auto", "MAPIE": "MAPIE"}
 _MARKED = re.compile(r"(<!-- table: (\S+) -->\n\n?)(?:\|.*\n)*")
@@ -91,27 +91,28 @@ def _in_short(rows: pd.DataFrame) -> pd.DataFrame:
     found = []
     for base in ("histgb", "lightgbm"):
         some = _only(rows, base)
-        names = ("MAPIE", "MAPIE symmetric", MORE, "CQR")
         against = {
-            name: summary_table(some[some["method"].isin([AUTO, RESIDUAL, name])], name).set_index("method")
-            for name in names
+            name: summary_table(some[some["method"].isin([AUTO, PLAIN_RESIDUAL, RESIDUAL, name])], name)
+            for name in ("MAPIE", MORE, "CQR")
         }
-        for method in (AUTO, RESIDUAL):
-            by = {name: table.loc[method] for name, table in against.items()}
+        for method in (AUTO, PLAIN_RESIDUAL, RESIDUAL):
+            mapie, more, cqr = (chosen(table, {"method": method}).iloc[0] for table in against.values())
             found.append(
                 {
                     "base model": base,
                     "method": method,
-                    "ERT / MAPIE's": f"{by['MAPIE']['ert']:.2f}",
-                    "interval score / MAPIE's": f"{by['MAPIE']['score']:.3f}",
-                    "ERT / MAPIE's, symmetric": f"{by['MAPIE symmetric']['ert']:.2f}",
-                    "score / MAPIE's, symmetric": f"{by['MAPIE symmetric']['score']:.3f}",
-                    "score / CQR's with more trees": f"{by[MORE]['score']:.3f}",
-                    "seconds / CQR's with more trees": f"{by[MORE]['times']:.2f}",
-                    "sets worse than CQR": f"{by['CQR']['worse']:.0f}",
+                    "ERT / MAPIE's": _with_ends(mapie, "ert", 2),
+                    "interval score / MAPIE's": _with_ends(mapie, "score", 3),
+                    "score / CQR's with more trees": _with_ends(more, "score", 3),
+                    "seconds / CQR's with more trees": f"{more['times']:.2f}",
+                    "sets better, worse than CQR": f"{cqr['better']:.0f}, {cqr['worse']:.0f}",
                 }
             )
     return pd.DataFrame(found)
+
+
+def _with_ends(row: pd.Series[float], name: str, digits: int) -> str:
+    return "{:.{n}f} ({:.{n}f} to {:.{n}f})".format(*(row[name + end] for end in ("", "_low", "_high")), n=digits)
 
 
 def _methods(base: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
@@ -194,6 +195,18 @@ def _truth(base: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
     return table
 
 
+def _truth_and_ert(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put the true distance beside ERT, both summed over the synthetic sets and relative to CQR's on the same seeds."""
+    found: dict[str, pd.Series[str]] = {}
+    for base in ("lightgbm", "histgb"):
+        both = beside(_only(rows, base, drawn=1).dropna(subset="true_gap"), "CQR")
+        for measure, name in {"true_gap": "true distance", "ert": "ERT"}.items():
+            columns = [measure, f"{measure}_reference"]
+            sums = both.groupby(["method", "data"], sort=False)[columns].mean().groupby("method", sort=False).sum()
+            found[f"{base}: {name}"] = _shown(sums[columns[0]] / sums[columns[1]], "{:.2f}")
+    return _shown_index(pd.DataFrame(found).drop("CQR"))
+
+
 TABLES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "seeds": _seeds,
     "in-short": _in_short,
@@ -205,6 +218,8 @@ TABLES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "sets-network": _sets("network"),
     "levels": _levels,
     "truth-lightgbm": _truth("lightgbm"),
+    "truth-histgb": _truth("histgb"),
+    "truth-and-ert": _truth_and_ert,
     "truth-linear": _truth("linear"),
 }
 
