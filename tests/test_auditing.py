@@ -272,6 +272,14 @@ def test_a_broken_promise_comes_before_infinite_intervals() -> None:
     assert not any("infinite" in finding for finding in audit(y, one_sided, coverage=0.95).findings)
 
 
+def test_a_group_that_is_judged_is_not_found_again() -> None:
+    X, y, intervals = oracle(0, 2000)
+    y = np.where(X["city"] == "Rom", 2 * y, y)
+    assert "city = Rom" in set(audit(y, intervals, X, coverage=0.9).regions["region"])
+    regions = audit(y, intervals, X, "city", coverage=0.9).regions
+    assert regions.loc[regions["region"] == "city = Rom", "kind"].tolist() == ["group"]
+
+
 def test_groups_may_be_columns_of_X() -> None:  # noqa: N802
     X, y, intervals = oracle(0, 400)
     several = audit(y, intervals, X.assign(late=X["hr"] > 12), ["city", "late"], coverage=0.9)

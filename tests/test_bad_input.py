@@ -26,6 +26,7 @@ from icqr import (
     KMeansPartition,
     Naive,
     PermutationImportance,
+    QuantileModel,
     ResidualQuantiles,
     ScorePartition,
     prefit,
@@ -388,11 +389,34 @@ def test_a_model_that_no_column_matters_to_gives_one_group_and_says_why() -> Non
     # On BlogFeedback the median is 0 everywhere; here all quantiles are constant.
     with pytest.warns(UserWarning, match="One group only, as in CQR: all importances are zero"):
         model = ICQR(Recorder(), 0.8, random_state=0, partition=KMeansPartition()).fit(
-            X, Y, X_calibration=X, y_calibration=Y
+            X, Y, X_calibration=X[::-1], y_calibration=Y[::-1]
         )
     assert len(model.groups_) == 1
-    alone = CQR(Recorder(), 0.8).fit(X, Y, X_calibration=X, y_calibration=Y)
+    alone = CQR(Recorder(), 0.8).fit(X, Y, X_calibration=X[::-1], y_calibration=Y[::-1])
     np.testing.assert_array_equal(model.predict_interval(X), alone.predict_interval(X))
+
+
+@pytest.mark.parametrize("rows", [X, X[["a"]].to_numpy()])
+def test_calibrating_with_the_training_rows_is_warned_of(rows: Any) -> None:
+    with pytest.warns(UserWarning, match="the calibration rows are the training rows") as caught:
+        CQR(quick(), 0.8).fit(rows, Y, X_calibration=rows, y_calibration=Y)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(("weight", "shown"), [(np.nan, "nan"), (-1.0, "-1"), (np.inf, "inf")])
+def test_weights_that_are_none_are_refused(weight: float, shown: str) -> None:
+    weights = np.ones(len(Y))
+    weights[3] = weight
+    with pytest.raises(ValueError, match=f"sample_weight must be finite and not negative, got {shown} in row 3"):
+        CQR(quick(), 0.8).fit(X, Y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("levels", [(0.9, 0.1), (5, 50, 95), (), (0.5, 0.5)])
+def test_levels_that_are_none_are_refused(levels: Any) -> None:
+    with pytest.raises(ValueError, match="levels must be quantile levels strictly between 0 and 1, in ascending order"):
+        QuantileModel(quick()).fit(X, Y, levels)
+    with pytest.raises(ValueError, match="levels must be quantile levels"):
+        ResidualQuantiles(quick(), levels).fit(X, Y)
 
 
 def test_a_constant_median_alone_leaves_the_groups() -> None:

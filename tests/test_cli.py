@@ -211,6 +211,9 @@ def test_compare_as_json(icqr: Run) -> None:
     assert found["in_detail"] == "ICQR"
     assert list(found["coverage_by_group"][0]["methods"]) == METHODS
     assert [one["rule"] for one in found["groups"]] == ["region = north", "region = south"]
+    for name, kind in [("CQR", "group"), ("ICQR", "model group"), ("Recommended ICQR", "group")]:
+        kinds = [one["kind"] for one in found["audits"][name]["regions"]]
+        assert (kinds.count(kind), kinds.count("group") + kinds.count("model group")) == (2, 2)
     assert os.listdir() == ["sales.csv"]
 
 
@@ -312,6 +315,9 @@ def test_fit_with_groups_of_ones_own(icqr: Run) -> None:
     model = load("model.icqr")
     assert isinstance(model.partition_, GroupPartition)
     assert "region = north" in done.out
+    write(NEW.assign(region=np.where(NEW.index < 20, "west", NEW["region"])), Path("new.csv"))
+    done = icqr("predict", "model.icqr", "new.csv", "--out", "out.csv")
+    assert done.out == "60 intervals, 90 % promised for 40 of them: out.csv\n"
 
 
 def test_the_recommended_setting_in_a_file(icqr: Run) -> None:

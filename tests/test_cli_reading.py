@@ -238,6 +238,7 @@ def test_dates_become_days(dates: list[str], days: list[float], said: str, tmp_p
     [
         (["01/02/2024", "02/03/2024"], "can be read as day/month/year or as month/day/year. Write them as 2024-03-31"),
         (["31/01/2024", "01/31/2024"], "dates like '31/01/2024' that can't be read. Write them as 2024-03-31"),
+        (["2024-03-01", "0000-00-00", "2024-03-02"], "dates like '0000-00-00' that can't be read"),
     ],
 )
 def test_dates_that_can_not_be_told_are_refused(dates: list[str], said: str, tmp_path: Path) -> None:
@@ -245,6 +246,21 @@ def test_dates_that_can_not_be_told_are_refused(dates: list[str], said: str, tmp
     with pytest.raises(ValueError, match="column 'd' holds dates") as error:
         read_table(str(tmp_path / "data.csv"))
     assert said in str(error.value)
+
+
+def test_text_dates_in_parquet_become_days(tmp_path: Path) -> None:
+    pd.DataFrame({"d": ["2024-01-31", "2024-02-01"], "y": 1}).to_parquet(tmp_path / "data.parquet")
+    table = read_table(str(tmp_path / "data.parquet"))
+    assert table.frame["d"].tolist() == [19753, 19754]
+    assert table.notes == ["column 'd' holds dates (year-month-day): they are taken as days since 1970-01-01"]
+
+
+def test_dates_with_another_text_among_them_are_noted(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"d": ["2024-01-31", "unknown", "2024-02-01"], "y": 1})
+    (tmp_path / "data.csv").write_text(text_of(frame), encoding="utf-8")
+    table = read_table(str(tmp_path / "data.csv"))
+    assert table.frame["d"].tolist() == frame["d"].tolist()
+    assert table.notes == ["column 'd' is taken as text: most of its values are dates, but not 'unknown'"]
 
 
 def test_versions_and_numbers_are_no_dates(tmp_path: Path) -> None:

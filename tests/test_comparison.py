@@ -9,9 +9,10 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMRegressor
 from sklearn.linear_model import QuantileRegressor
 
-from icqr import CQR, QR
+from icqr import CQR, ICQR, QR, GroupPartition
 from icqr.auditing.comparison import UNCLEAR, _difference_clause, _judged, _paired, compare
 
 RNG = np.random.default_rng(0)
@@ -39,6 +40,21 @@ def test_differences_are_paired() -> None:
 def test_nothing_is_said_of_a_difference_without_an_error() -> None:
     found = compare({"a": [[0.0, 2.0]], "b": [[0.0, 3.0]]}, None, [1.0], coverage=0.9)
     assert not [text for text in found.findings if "compared with" in text or "unknown" in text]
+
+
+def test_few_rows_prove_nothing() -> None:
+    found = compare({"right": RIGHT[:29], "wide": WIDE[:29]}, None, Y[:29], coverage=0.9)
+    assert set(found.differences["verdict"]) == {"not known"}
+    assert not [text for text in found.findings if "compared with" in text]
+
+
+def test_groups_that_are_a_model_s_own_are_judged_once() -> None:
+    rows = X.assign(late=X["a"] > 0.5)
+    model = ICQR(LGBMRegressor(n_estimators=3, verbose=-1), partition=GroupPartition("late"), random_state=0)
+    found = compare({"flat": RIGHT, "model": model.fit(rows, Y)}, rows, Y, groups="late", coverage=0.9)
+    kinds = {name: one.regions["kind"].value_counts() for name, one in found.audits.items()}
+    assert (kinds["flat"]["group"], kinds["model"]["model group"]) == (2, 2)
+    assert "group" not in kinds["model"]
 
 
 def test_no_difference_is_called_unclear() -> None:

@@ -483,7 +483,22 @@ def test_unknown_values_are_no_group() -> None:
     assert fit(GroupPartition("mixed"), FRAME).assign(new).tolist() == [-1] * 4
 
 
-def test_text_is_not_a_number() -> None:
+@pytest.mark.parametrize(
+    ("train", "new", "groups"),
+    [
+        ([1, 2, 1], ["2", "1.0", "many"], [1, 0, -1]),
+        (["1", "2", None], [2, 1, 3], [1, 0, -1]),
+        (["1", "2", None], [2, None, 1.5], [1, 2, -1]),
+        (["1", "01"], [1, 2], [-1, -1]),
+    ],
+)
+def test_a_group_may_come_as_a_number_or_as_text(train: list[Any], new: list[Any], groups: list[int]) -> None:
+    known, rows = (pd.DataFrame({"a": values, "b": "x"}) for values in (train, new))
+    assert fit(GroupPartition("a"), known).assign(rows).tolist() == groups
+    assert fit(GroupPartition(["a", "b"]), known).assign(rows).tolist() == groups
+
+
+def test_labels_of_a_function_are_as_they_are() -> None:
     labels = dict(zip(FRAME.index, [1, "1", 1, "b"], strict=True))
     partition = fit(GroupPartition(lambda X: np.array([labels[i] for i in X.index], dtype=object)), FRAME)
     assert partition.assign(FRAME).tolist() == [0, 1, 0, 2]

@@ -232,7 +232,7 @@ class Features:
         if isinstance(column.dtype, pd.CategoricalDtype) and column.cat.categories.equals(categories):
             known = pd.Categorical.from_codes(column.cat.codes.to_numpy(), categories=categories)
         else:
-            known = pd.Categorical(_known_values(column, categories), categories=categories)
+            known = pd.Categorical(known_values(column, categories), categories=categories)
         return pd.Series(known, index=column.index)
 
     def one_hot(self, X: Table) -> tuple[FloatArray, IntArray, list[tuple[Any, Any]]]:
@@ -305,7 +305,7 @@ def _some_numbers(X: pd.DataFrame, columns: IntArray) -> FloatArray | None:
     return None if numbers is None else numbers[:, np.arange(len(columns))]
 
 
-def _known_values(column: pd.Series[Any], categories: pd.Index[Any]) -> pd.Series[Any]:
+def known_values(column: pd.Series[Any], categories: pd.Index[Any]) -> pd.Series[Any]:
     """Give the values that are categories, None for others.
 
     A number and a text are the same if the text reads as that number, and no other category does: a file's column may
@@ -357,7 +357,8 @@ def _column(column: pd.Series[Any]) -> pd.Series[Any]:
     for value in known:
         if not isinstance(value, (str, *_NUMBERS)):
             raise TypeError(
-                f"Column {column.name!r}: each argument must be a string or a number, got {type(value).__name__}."
+                f"Column {column.name!r}: each argument must be a string or a number, got {type(value).__name__}; turn "
+                "it into numbers or text first (dates, for example, into year, month, or days since a start)."
             )
     if all(not isinstance(value, str) for value in known):
         return _as_numbers(column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -223,9 +224,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         DataFrame
             With X's index. `group`; its calibration rows `n`; the `rank` of the score that gave `offset_lower` and
             `offset_upper`; the coverage that is `promised`, with the kind of `guarantee` (0 where there is none);
-            `novelty`, a p-value that is small for rows unlike their group's calibration rows; `lower`, `median`,
-            `upper`; `crossed`, the model's quantiles had to be sorted; `collapsed`, the bounds met at the centre; the
-            90 % band (`band_lower`, `band_upper`) of the coverage that a calibration set of this size gives.
+            `novelty`, a p-value that is small for rows unlike their group's calibration rows (of K-means clusters;
+            other groups have no distances, and NaN); `lower`, `median`, `upper`; `crossed`, the model's quantiles had
+            to be sorted; `collapsed`, the bounds met at the centre (their midpoint, from which a median of skewed y may
+            be so far that it lies outside of an interval of low coverage); the 90 % band (`band_lower`, `band_upper`)
+            of the coverage that a calibration set of this size gives.
         """
         self._check_fitted()
         coverage = self._asked(coverage)
@@ -397,6 +400,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if X_calibration is not None:
             with naming("calibration rows"):
                 train, held_out = rows, self._check_rows(X_calibration, y_calibration)
+            _warn_of_known_rows(train, held_out)
         elif not self._learns():
             train, held_out = rows, rows
         else:
@@ -544,3 +548,20 @@ def interval_names(coverage: Any) -> list[str]:
 def interval_columns(intervals: FloatArray) -> FloatArray:
     """Give (n, 2) or (n, 2, levels) intervals as (n, columns) in the order of `interval_names`."""
     return intervals if intervals.ndim == 2 else np.swapaxes(intervals, 1, 2).reshape(len(intervals), -1)
+
+
+def _warn_of_known_rows(train: Rows, held_out: Rows) -> None:
+    """Warn if the rows to calibrate with are those that train: the scores of known rows are too small."""
+    if len(held_out) > 1 and np.array_equal(train.y, held_out.y) and _same(train.X, held_out.X):
+        warnings.warn(
+            "the calibration rows are the training rows, so that intervals will be too narrow and nothing is promised; "
+            "give X_calibration rows that the model has not seen, or leave them out: fit then sets some aside",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _same(one: Table, other: Table) -> bool:
+    if isinstance(one, pd.DataFrame) and isinstance(other, pd.DataFrame):
+        return one.reset_index(drop=True).equals(other.reset_index(drop=True))
+    return isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.array_equal(one, other, equal_nan=True)

@@ -9,6 +9,7 @@ import numbers
 import warnings
 from collections.abc import Callable, Hashable
 from functools import cache
+from reprlib import repr as shortened
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator
 from threadpoolctl import ThreadpoolController
 
 from icqr.clustering import Clustering, Seed, closest, elbow, from_scratch, grown, settled, silhouette_of
-from icqr.features import FloatArray, IntArray, Table, draw_rows, take_rows
+from icqr.features import FloatArray, IntArray, Table, draw_rows, known_values, take_rows
 from icqr.group_sizes import too_small
 from icqr.score_partition import ScorePartition as ScorePartition
 from icqr.weighted_space import WeightedSpace, Weights
@@ -105,7 +106,21 @@ class GroupPartition(BaseEstimator):
 
     def assign(self, X: Table) -> IntArray:
         """Give each row its group, -1 for a value that did not appear in `fit`."""
-        return np.asarray(self.keys_.get_indexer(self._keys(X)), dtype=np.intp)
+        keys = self._keys(X)
+        groups = np.asarray(self.keys_.get_indexer(keys), dtype=np.intp)
+        if (groups < 0).any() and not callable(self.by):  # a number that was text, or text that was a number
+            groups = np.asarray(self.keys_.get_indexer(self._as_known(keys)), dtype=np.intp)
+        return groups
+
+    def _as_known(self, keys: pd.Index[Any]) -> pd.Index[Any]:
+        """Give the keys with each value as the one of `fit` that it is the same as (see `known_values`)."""
+        several = isinstance(keys, pd.MultiIndex)
+        parts = []
+        for j in range(keys.nlevels):
+            given = pd.Series(keys.get_level_values(j), dtype=object)
+            known = known_values(given, self.keys_.get_level_values(j).dropna().unique())
+            parts.append(pd.Index(known.where(known.notna(), given), dtype=object))
+        return pd.MultiIndex.from_arrays(parts) if several else parts[0]
 
     def describe(self) -> pd.DataFrame:
         """Give each group's rule: the values that make it."""
@@ -143,7 +158,9 @@ class GroupPartition(BaseEstimator):
         frame: pd.DataFrame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
         unknown = [name for name in self._columns() if name not in frame.columns]
         if unknown:
-            raise ValueError(f"by={self.by!r}: there is no column {unknown[0]!r}; columns are {list(frame.columns)}")
+            raise ValueError(
+                f"by={shortened(self.by)}: there is no column {unknown[0]!r}; columns are {list(frame.columns)}"
+            )
         chosen = [pd.Index(_as_keys(frame[name]), dtype=object) for name in self._columns()]
         return chosen[0] if len(chosen) == 1 else pd.MultiIndex.from_arrays(chosen)
 

@@ -78,7 +78,7 @@ class QuantileModel(BaseEstimator):
         """Learn how rows are encoded, and give the settings of each model that must be fitted to become `models_`."""
         estimator = bare(self.estimator)
         family = self._family(estimator)
-        self.levels_ = tuple(float(level) for level in levels)
+        self.levels_ = check_levels(levels)
         _, core = core_of(estimator)
         if self.level_parameter is not None:
             check_level_parameter(core, self.level_parameter)
@@ -148,6 +148,23 @@ class QuantileModel(BaseEstimator):
         if hasattr(model, "replacer"):
             return model.replacer(rows) if tuple(model.levels_) == self.levels_ else None
         return tree_replacer(self.models_, rows, self._raw)
+
+
+def check_levels(levels: Levels) -> tuple[float, ...]:
+    """Give quantile levels as floats, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> check_levels([0.05, 0.5])
+    (0.05, 0.5)
+    """
+    given = tuple(float(level) for level in levels)
+    if not given or not all(0 < level < 1 for level in given) or sorted(set(given)) != list(given):
+        raise ValueError(
+            f"levels must be quantile levels strictly between 0 and 1, in ascending order, got {list(given)}; for "
+            "example levels=(0.05, 0.5, 0.95)"
+        )
+    return given
 
 
 def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, params: dict[str, Any]) -> Any:
@@ -244,7 +261,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     that of the median: what a column does to the residual's quantiles alone doesn't count.
 
     Use it where a quantile model is asked for: ``ICQR(ResidualQuantiles(LGBMRegressor()))``. To transform the target,
-    put a TransformedTargetRegressor around it, not inside: residuals may be negative.
+    put a TransformedTargetRegressor around it, not inside: residuals may be negative. (Out-of-fold quantiles then cost
+    five more fits of the whole, as for any other model.)
 
     Parameters
     ----------
@@ -289,6 +307,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     def fit(self, X: Table, y: FloatArray, sample_weight: Any = None) -> Self:
         """Fit both stages; of fit parameters only `sample_weight` has a meaning for both."""
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
+        check_levels(self.levels)
         validate_data(self, X, skip_check_array=True)
         folds, seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
         model = self._model(seed)

@@ -181,7 +181,7 @@ def _asked_size(calibration_size: Any, n: int) -> int:
 
 
 def check_weights(fit_params: Mapping[str, Any], n_rows: int) -> None:
-    """Raise if there is not one `sample_weight` for each row given to fit.
+    """Raise if there is not one `sample_weight`, finite and not negative, for each row given to fit.
 
     Examples
     --------
@@ -195,3 +195,8 @@ def check_weights(fit_params: Mapping[str, Any], n_rows: int) -> None:
                 f"{name} must have one weight for each of the {n_rows} rows of X, got shape {np.shape(values)}; those "
                 "of rows set aside for calibration are left out by themselves"
             )
+        if own and values is not None:
+            weights = np.asarray(values, dtype=np.float64)
+            bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+            if len(bad):
+                raise ValueError(f"{name} must be finite and not negative, got {weights[bad[0]]:g} in row {bad[0]}")

@@ -278,10 +278,17 @@ def _found(audited: Audited, slab: WorstSlab | None, random_state: int) -> Itera
     rules = find_rules([column.take(search) for column in columns], rows.covered[search], audited.coverage)
     fresh = [column.take(judging) for column in columns]
     for rule in rules:
-        yield {"region": rule.words(columns), "kind": rule.kind}, judging[rule.mask(fresh)]
+        inside = judging[rule.mask(fresh)]
+        if not any(_is_group(grouping.codes, inside, judging) for grouping in audited.groupings):
+            yield {"region": rule.words(columns), "kind": rule.kind}, inside
     if slab is not None and audited.X is not None and (math.isfinite(slab.lower) or math.isfinite(slab.upper)):
         inside = slab.rows[np.isin(slab.rows, judging)].astype(np.intp)
         yield {"region": slab_words(slab, audited.X), "kind": "worst slab"}, inside
+
+
+def _is_group(codes: IntArray, rows: IntArray, among: IntArray) -> bool:
+    """Tell whether these rows are all rows of one group, which is judged anyway."""
+    return len(rows) > 0 and np.array_equal(rows, among[codes[among] == codes[rows[0]]])
 
 
 def slab_words(slab: WorstSlab, X: pd.DataFrame) -> str:

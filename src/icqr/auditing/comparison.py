@@ -24,6 +24,8 @@ SHOWN += ["excess_risk_l1", "excess_risk_l1_error", "excess_risk_l1_under", "exc
 SHOWN += ["size_stratified_coverage", "worst_slab_coverage", "coverage_gap"]
 MEASURES = {"coverage": "coverage", "mean_width": "mean width", "interval_score": "interval score"}
 RISK = "excess_risk_l1"
+#: The mean of fewer rows is not nearly normal, and has no standard error here.
+FEWEST_COMPARED = 30
 LESS, MORE, UNCLEAR = "less", "more", "no clear difference"
 
 
@@ -103,7 +105,8 @@ def compare(
     Coverage, mean width and interval score are means over rows, so differences to the reference are *paired*: their
     standard error is that of the mean of row-wise differences. The excess risk's is that of two values taken as
     independent. Verdicts are Holm-adjusted over all differences, with a chance of at most 5 % that any is wrong; they
-    rely on means being nearly normal. Where intervals are infinite, widths have no difference (NaN).
+    rely on means being nearly normal: with fewer than 30 rows there are none. Where intervals are infinite, widths have
+    no difference (NaN).
 
     Parameters
     ----------
@@ -217,7 +220,7 @@ def _paired(own: FloatArray, reference: FloatArray) -> dict[str, float]:
         each = own - reference
     if not np.isfinite(each).all():
         return {"difference": math.nan, "standard_error": math.nan}
-    error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else math.nan
+    error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) >= FEWEST_COMPARED else math.nan
     return {"difference": float(each.mean()), "standard_error": error}
 
 

@@ -68,7 +68,12 @@ def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None)
     whole = own.pop().table if len(own) == 1 and len(own[0].table) == 1 else _whole()
     given = [] if groups is None else _given_groups(groups, table, len(rows.y))
     whole = whole.assign(region="all rows", kind="all rows", group=None)
+    given = [one for one in given if not any(_same_groups(one, other) for other in own)]
     return Audited(rows, bounds, level, table, given + own, whole, prediction)
+
+
+def _same_groups(one: Grouping, other: Grouping) -> bool:
+    return np.array_equal(pd.factorize(one.codes)[0], pd.factorize(other.codes)[0])
 
 
 def as_intervals(given: Any, n: int) -> FloatArray:

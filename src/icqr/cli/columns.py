@@ -18,7 +18,8 @@ _LIKE_A_DATE = re.compile(
     r"(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[ -][A-Za-z]{3}[ -]\d{4})"
     r"([ T]\d{1,2}:\d{2}(:\d{2})?)?|\d{8}T\d{6}"
 )
-_ORDERS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d-%b-%Y", "%d %b %Y")
+_ORDERS = ["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"]
+_ORDERS += ["%d-%b-%Y", "%d %b %Y"]
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S")
 _DATE_FORMATS = (*(order + time for order in _ORDERS for time in _TIMES), "%Y%m%dT%H%M%S")
 
@@ -121,6 +122,7 @@ def _text(column: pd.Series[Any], name: str, notes: list[str]) -> pd.Series[Any]
         notes.append(f"column {name!r} holds dates ({_in_words(date_format)}): they are taken as {_DAYS}")
         return days.reindex(column.index)
     _note_numbers(known, name, notes)
+    _note_dates(known, name, notes)
     return column
 
 
@@ -132,14 +134,17 @@ def _parsed(known: pd.Series[Any], name: str) -> tuple[str, pd.Series[Any]]:
     """Give the one format that all dates have, and the days; or say that there is none, or that there are two."""
     first = known.iloc[:1000]
     fitting = {}
+    odd = known.iloc[0]  # a value that keeps the formats of others from fitting
     for date_format in _DATE_FORMATS:
-        if pd.to_datetime(first, format=date_format, errors="coerce").notna().all():
+        if pd.to_datetime(first, format=date_format, errors="coerce").notna().any():
             parsed = pd.to_datetime(known, format=date_format, errors="coerce")
             if parsed.notna().all():
                 fitting[date_format] = (parsed - pd.Timestamp(0)) / pd.Timedelta(days=1)
+            elif parsed.notna().mean() > 0.5:
+                odd = known[parsed.isna()].iloc[0]
     advice = "Write them as 2024-03-31, or take the column out of the file"
     if not fitting:
-        raise ValueError(f"column {name!r} holds dates like {known.iloc[0]!r} that can't be read. {advice}")
+        raise ValueError(f"column {name!r} holds dates like {odd!r} that can't be read. {advice}")
     (date_format, days), *others = fitting.items()
     if any(not days.equals(other) for _, other in others):
         raise ValueError(
@@ -162,6 +167,16 @@ def _in_words(date_format: str) -> str:
     for sign, word in words.items():
         date_format = date_format.replace(sign, word)
     return date_format.partition(" %H")[0].partition("T%H")[0]
+
+
+def _note_dates(known: pd.Series[Any], name: str, notes: list[str]) -> None:
+    """Tell of a column that would be dates but for a few values."""
+    distinct = pd.Series(known.unique())
+    dates = distinct.str.fullmatch(_LIKE_A_DATE)
+    if dates.mean() > 0.5:
+        notes.append(
+            f"column {name!r} is taken as text: most of its values are dates, but not {distinct[~dates].iloc[0]!r}"
+        )
 
 
 def _note_numbers(known: pd.Series[Any], name: str, notes: list[str]) -> None:

@@ -105,7 +105,7 @@ def compare_methods(source: Source, setting: Setting, report_path: str | None, j
         seconds[RECOMMENDED] = _fit(methods[RECOMMENDED], split)
         begin("Checking the five methods")
         X_test, y_test = split.X[2], split.y[2]
-        found = compare(methods, X_test, y_test, random_state=setting.seed)
+        found = compare(methods, X_test, y_test, groups=setting.groups, random_state=setting.seed)
         begin("Putting the results together")
         told: dict[str, Any] = {"methods": methods, "about": _about(described, split, setting), "seconds": seconds}
         summary = summarize(found, X_test, y_test, **told)

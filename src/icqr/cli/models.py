@@ -65,11 +65,12 @@ def predict_rows(model_file: str, data: str, out: str, wanted: Wanted, encoding:
         X = columns_of(model, table, wanted.keep)
         note_new_categories(model, X)
         begin(f"Predicting {len(X):,} rows")
-        predicted = wanted_columns(model.explain(X, wanted.coverage), wanted)
+        explained = model.explain(X, wanted.coverage)
+        predicted = wanted_columns(explained, wanted)
         begin("Writing the intervals")
         write_table(pd.concat([table.kept[wanted.keep], predicted], axis=1), out)
     if out != "-":
-        say(predicted_words(model, len(X), wanted, out))
+        say(predicted_words(model, len(X), wanted, out, int((explained["promised"] == 0).sum())))
 
 
 def load_model(model_file: str) -> IntervalRegressor:
@@ -101,10 +102,13 @@ def wanted_columns(explained: Any, wanted: Wanted) -> Any:
     return predicted
 
 
-def predicted_words(model: IntervalRegressor, n_rows: int, wanted: Wanted, out: str) -> str:
-    """Say how many intervals were written where."""
+def predicted_words(model: IntervalRegressor, n_rows: int, wanted: Wanted, out: str, without: int = 0) -> str:
+    """Say how many intervals were written where, and for how many of them nothing is promised."""
     promised = promise(model.coverage if wanted.coverage is None else wanted.coverage)
-    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {promised} promised: {out}"
+    words = f"{promised} promised{f' for {n_rows - without:,} of them' if without else ''}"
+    return (
+        f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {'nothing promised' if without == n_rows else words}: {out}"
+    )
 
 
 def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
