@@ -543,6 +543,14 @@ def test_a_frozen_model_of_one_level_points_to_prefit():
         CQR(FrozenEstimator(fitted_levels()[0])).fit(NUMBERS, Y)
 
 
+def test_fitted_models_notice_columns_in_another_order():
+    rows = pd.DataFrame({"a": NUMBERS[:, 0], "b": -NUMBERS[:, 0]})
+    lower, median, upper = fitted_levels(rows)
+    bounds = prefit(lower=lower, median=median, upper=upper, levels=LEVELS)
+    with pytest.raises(ValueError, match=r"in the same order: \['a', 'b'\], got \['b', 'a'\]"):
+        CQR(bounds, coverage=0.8).fit(rows[["b", "a"]], Y)
+
+
 # -- Weights and fit parameters --------------------------------------------------------------------------------------
 
 ROUTING = pytest.mark.parametrize("routing", [False, True])

@@ -185,6 +185,7 @@ class PrefitQuantiles(BaseEstimator):
         columns = []
         for level in levels:
             model = self.models[self._index(level)].estimator
+            _check_order(model, X)
             columns.append(_columns(model.predict(X) if hasattr(model, "predict") else model(X)))
         return np.concatenate(columns, axis=1)
 
@@ -207,6 +208,19 @@ class PrefitQuantiles(BaseEstimator):
                 f"{tuple(self.levels)}. Give a model of that level, or ask for the coverage the models were fitted for."
             )
         return int(near[0])
+
+
+def _check_order(model: Any, X: Any) -> None:
+    """Raise if rows have the model's columns in another order, which LightGBM would not notice."""
+    known, names = (
+        np.asarray(given, dtype=object).tolist()
+        for given in (getattr(model, "feature_names_in_", ()), getattr(X, "columns", ()))
+    )
+    if known != names and sorted(map(str, known)) == sorted(map(str, names)):
+        raise ValueError(
+            f"X must have the columns that the fitted model knows, in the same order: {known}, got {names}. Select "
+            "them by name, in that order."
+        )
 
 
 def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: Levels) -> PrefitQuantiles:
