@@ -92,7 +92,8 @@ def test_3_the_rank_is_exact_and_no_interval_is_made_up() -> None:
     # The group alone is too small: infinite if asked for, never a made-up finite interval.
     small = np.where(np.arange(200) < 10, 0.0, 1.0)
     model = ICQR(Lines(), 0.95, partition=GroupPartition(0), small_groups="infinite")
-    model.fit(np.column_stack([small, X[:, 1]]), Y, np.column_stack([small, X[:, 1]]), Y)
+    rows = np.column_stack([small, X[:, 1]])
+    model.fit(rows, Y, rows[::-1], Y[::-1])
     assert np.isinf(model.predict_interval([[0.0, 0.5]])).all()
     assert np.isfinite(model.predict_interval([[1.0, 0.5]])).all()
 
