@@ -209,6 +209,15 @@ def test_catboost_can_be_told_its_categories_wherever_it_stands(wrap, given):
     assert np.isfinite(model.fit(X, X["size"]).predict_interval(X)).all()
 
 
+@pytest.mark.parametrize("wrap", [FrozenEstimator, lambda model: make_pipeline(FrozenEstimator(model))])
+def test_a_fitted_catboost_stays_fitted(wrap):
+    X = pd.DataFrame({"code": np.arange(120) % 3, "size": np.arange(120.0)})
+    fitted = CatBoostRegressor(iterations=2, cat_features=["code"], verbose=0, allow_writing_files=False)
+    fitted.fit(X, X["size"])
+    model = Naive(wrap(fitted), random_state=0).fit(X, X["size"])
+    np.testing.assert_allclose(model.predict(X), fitted.predict(X))
+
+
 def test_one_hot_for_models_without_categories():
     train, new = encoded(Ridge())
     np.testing.assert_array_equal(train[:, 1:3], [[1, 0], [0, 0], [0, 1], [1, 0]])

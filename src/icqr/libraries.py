@@ -200,22 +200,27 @@ def _transforms_target(estimator: Any) -> bool:
 
 def copied(estimator: Any) -> Any:
     """Give an unfitted copy of an estimator; of any other object, a copy as it is."""
-    if "catboost.CatBoost" in class_names(estimator):
-        return clone(_with_tuples(estimator))
-    inside = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
-    tuples = {name: _with_tuples(part) for name, part in inside.items() if "catboost.CatBoost" in class_names(part)}
-    if tuples:
-        estimator = copy.deepcopy(estimator).set_params(**tuples)
+    parts = {"": estimator, **(estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {})}
+    # CatBoost copies a list that it was given, and scikit-learn then refuses to clone it.
+    with_lists = [
+        name
+        for name, part in parts.items()
+        if "catboost.CatBoost" in class_names(part)
+        and any(isinstance(value, list | np.ndarray) for value in part.get_params().values())
+        and not isinstance(parts.get(name.rpartition("__")[0]), FrozenEstimator)
+    ]
+    if with_lists == [""]:
+        estimator = _with_tuples(estimator)
+    elif with_lists:
+        estimator = copy.deepcopy(estimator).set_params(**{name: _with_tuples(parts[name]) for name in with_lists})
     return clone(estimator, safe=False)
 
 
 def _with_tuples(model: Any) -> Any:
-    """Give a CatBoost model with tuples: it copies a list it was given, and scikit-learn then refuses to clone it."""
-    params = {
-        key: tuple(value) if isinstance(value, list | np.ndarray) else value
-        for key, value in model.get_params().items()
-    }
-    return type(model)(**params)
+    """Give a model, not fitted, that has tuples in place of lists."""
+    given = model.get_params()
+    lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list | np.ndarray)}
+    return type(model)(**{**given, **lists})
 
 
 def seeded(estimator: Any, seed: int) -> Any:
