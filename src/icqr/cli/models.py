@@ -104,11 +104,10 @@ def wanted_columns(explained: Any, wanted: Wanted) -> Any:
 
 def predicted_words(model: IntervalRegressor, n_rows: int, wanted: Wanted, out: str, without: int = 0) -> str:
     """Say how many intervals were written where, and for how many of them nothing is promised."""
-    promised = promise(model.coverage if wanted.coverage is None else wanted.coverage)
-    words = f"{promised} promised{f' for {n_rows - without:,} of them' if without else ''}"
-    return (
-        f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {'nothing promised' if without == n_rows else words}: {out}"
-    )
+    words = f"{promise(model.coverage if wanted.coverage is None else wanted.coverage)} promised"
+    if without:
+        words = "nothing promised" if without == n_rows else f"{words} for {n_rows - without:,} of them"
+    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {words}: {out}"
 
 
 def recalibrate_model(model_file: str, source: Source, out: str | None) -> None:
