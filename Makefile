@@ -12,8 +12,10 @@ TESTS ?=
 demo: $(VENV)/.demo
 	OMP_NUM_THREADS=1 $(BIN)/icqr compare
 
-# Two processes of one thread each: model libraries with threads of their own only get in each other's way.
+# Two processes of one thread each: model libraries with threads of their own only get in each other's way. LightGBM
+# does not ask the first variable, but takes as many threads as joblib counts cores.
 test test-all: export OMP_NUM_THREADS = 1
+test test-all: export LOKY_MAX_CPU_COUNT = 1
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 $(TESTS)

@@ -190,8 +190,8 @@ CASES |= {
 # Second looks, in `make test-all` only: every library is stored as it is in `make test`, and in a pipeline, under a
 # logarithm and fitted on an array it is stored as the libraries are that are not listed here.
 SLOW = {
-    *(f"{name}, pipeline" for name in ("network", "lightgbm", "boosting", "catboost")),
-    *(f"{name}, log y" for name in ("boosting", "forest", "xgboost", "catboost", "linear")),
+    *(f"{name}, pipeline" for name in ("network", "lightgbm", "boosting", "catboost", "xgboost", "forest", "linear")),
+    *(f"{name}, log y" for name in ("boosting", "forest", "xgboost", "catboost", "linear", "lightgbm")),
     *(f"{name}, array" for name in ("boosting", "forest", "lightgbm", "linear", "catboost")),
 }
 

@@ -478,7 +478,7 @@ def test_weights_of_evaluation_rows_are_not_those_of_the_rows() -> None:
         Naive(quick(), 0.8),
     ],
 )
-@pytest.mark.parametrize("row", [0, 30, 59])
+@pytest.mark.parametrize("row", [0, *(pytest.param(row, marks=pytest.mark.slow) for row in (30, 59))])
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of small groups, and of a column that says little
 def test_a_rare_text_among_numbers_may_be_in_any_row(model: Any, row: int) -> None:
     mixed = X["b"].astype(object)

@@ -464,6 +464,7 @@ def test_hours_count_each_cell_once() -> None:
     assert benchmark_tables.hours_table(TWO_SETS)["hours"].tolist() == [1.5, 1.5]  # three seeds of half an hour
 
 
+@pytest.mark.slow
 def test_the_page_s_tables_are_those_of_its_rows() -> None:
     docs = Path(__file__).parents[1] / "docs"
     page = (docs / "benchmark.md").read_text(encoding="utf-8")

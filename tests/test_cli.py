@@ -9,16 +9,16 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
 
-from icqr import CQR, ICQR, QR, GroupPartition, ResidualQuantiles
+from icqr import CQR, ICQR, QR, GroupPartition, ResidualQuantiles, calibration
 from icqr.artifact import load
-from icqr.cli import main
+from icqr.cli import main, options
 from icqr.cli.building import _MODELS, make_model
 from icqr.cli.comparing import Split
 from icqr.cli.options import MODELS, PAPER_DATA
@@ -135,6 +135,8 @@ def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
         (["fit", "x", "--out", "m.icqr", "--recommended", "--groups", "a"], "--recommended and --groups can't both"),
         (["fit", "x", "--out", "m.icqr", "--recommended", "--partition", "kmeans"], "setting chooses the groups"),
         (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
+        (["compare", "--small-groups", "infinte"], "did you mean 'infinite'?"),
+        (["compare", "--y-min", "2", "--y-max", "1"], "--y-min must be less than --y-max, got 2 and 1"),
         (["reproduce", "bosten", "--out", "x"], "did you mean 'boston'?"),
         (["fit", "sales.csv", "--target", "price"], "Missing option '--out'"),
         (["audit", "x.csv", "--target", "y", "--lower", "l", "--upper", "u"], "Missing option '--coverage'"),
@@ -148,9 +150,11 @@ def test_wrong_use_ends_with_2(icqr: Run, arguments: list[str], said: str) -> No
 
 def test_choices_are_the_librarys() -> None:
     assert tuple(_MODELS) == MODELS
+    assert set(options.SMALL_GROUPS) == set(calibration.SMALL_GROUPS)
     assert PAPER_DATA == NAMES
 
 
+@pytest.mark.slow
 def test_the_pages_commands_run(icqr: Run) -> None:
     page = Path(__file__).parents[1] / "docs" / "command.md"
     (block,) = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -194,13 +198,32 @@ def test_compare(icqr: Run) -> None:
     assert sorted(os.listdir()) == ["sales.csv", "sales.html"]
 
 
+def same_as_the_librarys(shown: list[dict[str, Any]], sales: pd.DataFrame) -> None:
+    """Check that methods fitted one by one on the same rows come out as those of the command, shared bounds or not."""
+    split = Split.of(sales[["size", "region"]], sales["price"], seed=3)
+    (X, X_cal, X_test), (y, y_cal, y_test) = split.X, split.y
+    base, given = LGBMRegressor(random_state=3), {"coverage": 0.8, "y_min": 98, "random_state": 3}
+    models = [
+        QR(base, **given),
+        CQR(base, **given),
+        ICQR(base, partition=GroupPartition("region"), small_groups="infinite", **given),
+        ICQR(ResidualQuantiles(base), partition="auto", **given),
+    ]
+    for one, model in zip(shown[1:], models, strict=True):
+        held_out = {} if isinstance(model, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
+        intervals = model.fit(X, y, **held_out).predict_interval(X_test)
+        assert one["coverage"] == coverage_score(y_test, intervals)
+        assert one["mean_width"] == pytest.approx(mean_width(y_test, intervals), rel=1e-12)
+
+
 def test_compare_as_json(icqr: Run) -> None:
     write(SALES[:120], Path("sales.csv"))
     options = ["--target", "price", "--groups", "region", "--coverage", "0.8", "--seed", "3", "--model", "lightgbm"]
-    options += ["--json"]
+    options += ["--small-groups", "infinite", "--y-min", "98", "--json"]
     code, out, err = icqr("compare", "sales.csv", *options)
     assert (code, err) == (0, "")
     found = json.loads(out)
+    same_as_the_librarys(found["methods"], SALES[:120])
     assert [one["method"] for one in found["methods"]] == METHODS
     assert list(found["seconds"]) == METHODS
     assert all(seconds > 0 for seconds in found["seconds"].values())
@@ -223,23 +246,6 @@ def test_compare_gives_the_same_numbers_again(icqr: Run) -> None:
     options = ["--target", "price", "--groups", "region", "--seed", "3", "--model", "lightgbm", "--json"]
     one, other = (json.loads(icqr("compare", "sales.csv", *options).out)["methods"] for _ in range(2))
     assert one == other
-
-
-def test_compare_is_what_the_library_gives(icqr: Run) -> None:
-    """Methods that are fitted one by one on the same rows come out as those of the command, shared bounds or not."""
-    write(SALES, Path("sales.csv"))
-    done = icqr("compare", "sales.csv", "--target", "price", "--model", "lightgbm", "--seed", "3", "--json")
-    shown = json.loads(done.out)["methods"]
-    split = Split.of(SALES[["size", "region"]], SALES["price"], seed=3)
-    (X, X_cal, X_test), (y, y_cal, y_test) = split.X, split.y
-    base = LGBMRegressor(random_state=3)
-    models = [method(base, random_state=3) for method in (QR, CQR, ICQR)]
-    models.append(ICQR(ResidualQuantiles(base), partition="auto", random_state=3))
-    for one, model in zip(shown[1:], models, strict=True):
-        given = {} if isinstance(model, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
-        intervals = model.fit(X, y, **given).predict_interval(X_test)
-        assert one["coverage"] == coverage_score(y_test, intervals)
-        assert one["mean_width"] == pytest.approx(mean_width(y_test, intervals), rel=1e-12)
 
 
 def test_compare_without_data_uses_built_in_data(icqr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,6 +324,25 @@ def test_fit_with_groups_of_ones_own(icqr: Run) -> None:
     write(NEW.assign(region=np.where(NEW.index < 20, "west", NEW["region"])), Path("new.csv"))
     done = icqr("predict", "model.icqr", "new.csv", "--out", "out.csv")
     assert done.out == "60 intervals, 90 % promised for 40 of them: out.csv\n"
+
+
+def test_groups_too_small_and_limits_of_the_target(icqr: Run) -> None:
+    """Endless intervals where a group has too few calibration rows, cut at the limits that the target has."""
+    write(SALES.assign(region=np.where(SALES.index < 9, "west", SALES["region"])), Path("sales.csv"))
+    given = ["sales.csv", "--target", "price", "--groups", "region", "--small-groups", "infinite", "--jobs", "1"]
+    limits = ["--y-min", "0", "--y-max", "2000"]
+    done = icqr("fit", *given, *limits, "--out", "model.icqr")
+    assert done.code == 0, done.err
+    write(pd.DataFrame({"size": [20.0, 20.0], "region": ["west", "north"]}), Path("new.csv"))
+    assert icqr("predict", "model.icqr", "new.csv", "--out", "out.csv").code == 0
+    found = pd.read_csv("out.csv")
+    assert found.loc[0, ["lower", "upper", "promised"]].tolist() == [0, 2000, 1]
+    assert found.loc[1, "lower"] >= 0
+    assert found.loc[1, "upper"] < 2000
+    for command in (["fit", "--out", "model.icqr"], ["compare"]):
+        wrong = icqr(*command, *given, "--y-min", "500")
+        assert wrong.code == 1
+        assert "y must lie between y_min=500 and y_max=inf; row 1 is 312.83" in wrong.err.replace("\n", " ")
 
 
 def test_the_recommended_setting_in_a_file(icqr: Run) -> None:

@@ -116,16 +116,20 @@ def test_fit_with_groups_and_gaps(icqr: Run, scheduler: str) -> None:
     gaps = make_sales(90, 1)
     gaps.assign(price=gaps["price"].where(gaps.index >= 9)).to_parquet("sales/e.parquet")
     given = ("fit", "sales", "--target", "price", "--groups", "region", "--out", "sales.icqr")
-    refused = icqr(*given, "--engine", "dask", "--scheduler", scheduler)
+    dask = ("--engine", "dask", "--scheduler", scheduler)
+    refused = icqr(*given, *dask)
     assert refused.code == 1
     assert (
         "column 'price' is missing in 9 of 390 rows; --drop-missing would leave out 9 rows and keep 381" in refused.err
     )
     assert not Path("sales.icqr").exists()
-    fitted = icqr(*given, "--drop-missing", "--engine", "dask", "--scheduler", scheduler)
+    fitted = icqr(*given, "--drop-missing", *dask)
     assert fitted.code == 0, fitted.err
     assert "note: 9 of 390 rows are left out: 'price' missing there" in fitted.err
     assert load("sales.icqr").groups_["rule"].tolist() == ["region = north", "region = south"]
+    make_sales(60, 2).assign(region=["west"] * 20 + ["north"] * 40).to_parquet("new.parquet")
+    predicted = icqr("predict", "sales.icqr", "new.parquet", "--out", "new", *dask)
+    assert predicted.out == "60 intervals, 90 % promised for 40 of them: new (1 Parquet file)\n"
 
 
 @pytest.mark.slow

@@ -453,6 +453,7 @@ def test_excess_risk_of_oracle_intervals_is_noise() -> None:
     assert -0.001 < values["squared"].mean() < 0  # biased downwards, not clipped
 
 
+@pytest.mark.slow
 def test_excess_risk_measures_a_known_error_from_below() -> None:
     risks = []
     for seed in range(10):

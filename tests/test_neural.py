@@ -261,7 +261,10 @@ def test_constant_columns_and_constant_y():
 # Checkpoints
 
 
-@pytest.mark.parametrize("early", [{}, {"validation_size": 0.2, "patience": 15, "learning_rate": 0.05}])
+@pytest.mark.parametrize(
+    "early",
+    [{}, pytest.param({"validation_size": 0.2, "patience": 15, "learning_rate": 0.05}, marks=pytest.mark.slow)],
+)
 def test_a_stopped_run_goes_on_to_the_bit(tmp_path, monkeypatch, early):
     """Stopped after some writes, in the first chunk and in the second, then continued."""
     X, y = data()

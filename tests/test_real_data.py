@@ -107,10 +107,10 @@ def test_the_leak_alarm_names_the_columns(model):
     "model",
     [
         *MODELS.values(),
-        GradientBoostingRegressor(),
         QuantileRegressor(alpha=0),
         RandomForestQuantileRegressor(n_estimators=50),
-        ExtraTreesQuantileRegressor(n_estimators=50),
+        pytest.param(GradientBoostingRegressor(), marks=pytest.mark.slow),
+        pytest.param(ExtraTreesQuantileRegressor(n_estimators=50), marks=pytest.mark.slow),
     ],
     ids=lambda model: type(model).__name__,
 )

@@ -118,7 +118,7 @@ def test_a_comparison_of_few_rows_looks_at_no_regions(models: dict[str, Any], ro
     assert said.endswith("; no regions were looked at.")
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
 def test_rows_may_have_another_form_than_the_training_rows(named: bool, tmp_path: Path) -> None:
     X, y = make_heteroscedastic(400, random_state=0, return_X_y=True)

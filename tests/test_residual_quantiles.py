@@ -258,12 +258,16 @@ def test_columns_are_checked_when_predicting() -> None:
         model.predict(FULL.rename(columns={"a": "z"}))
 
 
+SLOW_TO_KEEP = ("hist", "xgboost", "linear", "network", "numbered columns")
+
+
 # How each library's models are stored is tested in test_artifact.py; here, how the two stages are.
 @pytest.mark.parametrize(
     "name",
     [
-        *("lightgbm", "linear", "pipeline", "numbered columns"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("hist", "xgboost", "network")),
+        "lightgbm",
+        "pipeline",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_TO_KEEP),
     ],
 )
 def test_a_file_keeps_it(name: str, tmp_path: Any) -> None:

@@ -144,7 +144,7 @@ def test_the_loss_is_the_pinball_loss_of_the_bounds(side: str, levels: tuple[flo
     "settings",
     [
         {"side": "lower"},
-        {"side": "upper", "conformity": "cqr-m"},
+        pytest.param({"side": "upper", "conformity": "cqr-m"}, marks=pytest.mark.slow),
         {"symmetric": False, "conformity": "cqr-m"},
         {"conformity": "cqr-r", "coverage": 0.8, "y_min": -60.0, "y_max": 60.0, "small_groups": "infinite"},
     ],

@@ -244,7 +244,10 @@ def redrawn(model, hard, n_calibration, rng):
     return held.mean(), in_hard.mean() if len(in_hard) else np.nan, model.certificate()
 
 
-@pytest.mark.parametrize(("rare", "n_calibration"), [(0.03, 29), (0.08, 110)], ids=["often unseen", "at the edge"])
+@pytest.mark.parametrize(
+    ("rare", "n_calibration"),
+    [pytest.param(0.03, 29, id="often unseen", marks=pytest.mark.slow), pytest.param(0.08, 110, id="at the edge")],
+)
 def test_the_marginal_promise_is_true_with_a_hard_group_that_is_too_small(rare, n_calibration):
     def hard(X):
         return X[:, 1] > 1 - rare
@@ -259,6 +262,7 @@ def test_the_marginal_promise_is_true_with_a_hard_group_that_is_too_small(rare, 
     assert above.mean() > -4 * above.std(ddof=1) / np.sqrt(DRAWS)
 
 
+@pytest.mark.slow
 def test_the_marginal_promise_is_true_where_hard_rows_are_always_of_a_new_group():
     zero = dict.fromkeys(("lower", "median", "upper"), lambda X: 0 * X[:, 0])
     bounds = prefit(**zero, levels=(0.25, 0.5, 0.75))

@@ -69,6 +69,9 @@ def compare(
     model: options.Model = "hist",
     groups: options.Groups = None,
     partition: options.Partition = None,
+    small_groups: options.SmallGroups = "pooled",
+    y_min: options.YMin = None,
+    y_max: options.YMax = None,
     report: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +95,7 @@ def compare(
     """
     from icqr.cli.comparing import compare_methods
 
-    setting = Setting(coverage, model, groups, partition, seed, jobs)
+    setting = Setting(coverage, model, groups, partition, small_groups, y_min, y_max, seed, jobs)
     destination = "report.html" if report is None and not json else report
     compare_methods(Source(data, target, drop_missing, encoding), setting, destination, json)
 
@@ -101,6 +104,7 @@ def compare(
     "icqr fit sales.csv --target price --out sales.icqr",
     "icqr fit sales.csv --target price --recommended --out sales.icqr",
     "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
+    "icqr fit sales.csv --target price --y-min 0 --out sales.icqr",
     "icqr fit bike --out bike.icqr",
     'icqr fit "sales/*.parquet" --target price --model lightgbm --engine dask --out sales.icqr',
 )
@@ -112,6 +116,9 @@ def fit(
     model: options.Model = "hist",
     groups: options.Groups = None,
     partition: options.Partition = None,
+    small_groups: options.SmallGroups = "pooled",
+    y_min: options.YMin = None,
+    y_max: options.YMax = None,
     recommended: options.Recommended = False,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
@@ -124,7 +131,7 @@ def fit(
 
     A third of the rows, drawn at random, is set aside for calibration.
     """
-    setting = Setting(coverage, model, groups, partition, seed, jobs, recommended)
+    setting = Setting(coverage, model, groups, partition, small_groups, y_min, y_max, seed, jobs, recommended)
     source = Source(data, target, drop_missing, encoding)
     if options.use_dask(engine, scheduler, encoding):
         from icqr.cli.on_dask import fit_on_dask

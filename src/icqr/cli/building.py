@@ -98,11 +98,22 @@ def recommended(estimator: Any) -> dict[str, Any]:
     return {"estimator": ResidualQuantiles(estimator), "partition": "auto"}
 
 
-def make_parts(setting: Setting, estimator: Any, X: pd.DataFrame) -> dict[str, Any]:
-    """Give the quantile model and the partition that options ask for, as parameters of `ICQR`."""
-    if setting.recommended:
-        return recommended(estimator)
-    return {"estimator": estimator, "partition": make_partition(setting, X)}
+def shared_parameters(setting: Setting) -> dict[str, Any]:
+    """Give what options say about every method, as parameters of `Naive`, `QR`, `CQR` and `ICQR`."""
+    return {
+        "coverage": setting.coverage,
+        "y_min": setting.y_min,
+        "y_max": setting.y_max,
+        "random_state": setting.seed,
+        "n_jobs": setting.jobs,
+    }
+
+
+def make_parameters(setting: Setting, estimator: Any, X: pd.DataFrame) -> dict[str, Any]:
+    """Give all that options say, as parameters of `ICQR`."""
+    own = {"estimator": estimator, "partition": make_partition(setting, X)}
+    parts = recommended(estimator) if setting.recommended else own
+    return {**parts, "small_groups": setting.small_groups, **shared_parameters(setting)}
 
 
 def need_report(path: str | None) -> None:

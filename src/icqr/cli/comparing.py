@@ -13,7 +13,15 @@ from sklearn.model_selection import train_test_split
 from icqr.auditing import compare
 from icqr.auditing.findings import as_json, promise
 from icqr.calibration import quantile_levels
-from icqr.cli.building import check_gaps, make_model, make_partition, need_report, recommended, version_of
+from icqr.cli.building import (
+    check_gaps,
+    make_model,
+    make_partition,
+    need_report,
+    recommended,
+    shared_parameters,
+    version_of,
+)
 from icqr.cli.console import progress, say, say_all, say_json, say_table
 from icqr.cli.data import read_rows
 from icqr.cli.options import Setting, Source
@@ -26,6 +34,7 @@ from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.reporting import report, summarize
 from icqr.reporting.cells import Cell, Column, Row, Table, number, share, span, text, verdict
 from icqr.reporting.tables import OTHER_GROUPS, tables_of
+from icqr.rows import check_target
 
 RECOMMENDED = "Recommended ICQR"
 _MOST_GROUPS = 15
@@ -88,6 +97,7 @@ def compare_methods(source: Source, setting: Setting, report_path: str | None, j
     with progress(6) as begin:
         begin("Reading the data")
         described, X, y = read_rows(source)
+        check_target(y, len(y), setting.y_limits)
         partition = make_partition(setting, X)
         check_gaps(setting.model, estimator, X)
         split = Split.of(X, y, setting.seed)
@@ -101,7 +111,9 @@ def compare_methods(source: Source, setting: Setting, report_path: str | None, j
         methods = _methods(setting, SharedBounds(bounds), partition)
         seconds = {name: shared + _fit(method, split) for name, method in methods.items()}
         begin(f"Fitting the recommended setting ({setting.model})", own_bar)
-        methods[RECOMMENDED] = ICQR(**_common(setting), **recommended(estimator))
+        methods[RECOMMENDED] = ICQR(
+            **recommended(estimator), small_groups=setting.small_groups, **shared_parameters(setting)
+        )
         seconds[RECOMMENDED] = _fit(methods[RECOMMENDED], split)
         begin("Checking the five methods")
         X_test, y_test = split.X[2], split.y[2]
@@ -117,14 +129,10 @@ def compare_methods(source: Source, setting: Setting, report_path: str | None, j
         _say(summary, found.findings, report_path)
 
 
-def _common(setting: Setting) -> dict[str, Any]:
-    return {"coverage": setting.coverage, "random_state": setting.seed, "n_jobs": setting.jobs}
-
-
 def _methods(setting: Setting, bounds: SharedBounds, partition: Any) -> dict[str, IntervalRegressor]:
     """Give the four methods, which have the same quantile model."""
-    common = {"estimator": bounds, **_common(setting)}
-    icqr = ICQR(**common, partition=partition)
+    common = {"estimator": bounds, **shared_parameters(setting)}
+    icqr = ICQR(**common, partition=partition, small_groups=setting.small_groups)
     return {"Naive": Naive(**common), "QR": QR(**common), "CQR": CQR(**common), "ICQR": icqr}
 
 

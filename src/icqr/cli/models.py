@@ -12,7 +12,7 @@ import pandas as pd
 from icqr.artifact import load, save
 from icqr.artifact.container import ArtifactError
 from icqr.auditing.findings import as_json, promise
-from icqr.cli.building import check_gaps, make_model, make_parts
+from icqr.cli.building import check_gaps, make_model, make_parameters
 from icqr.cli.console import note, progress, say, say_json, say_table
 from icqr.cli.data import check_column, check_numbers, read_data, read_rows
 from icqr.cli.options import Setting, Source, Wanted
@@ -37,10 +37,10 @@ def fit_model(source: Source, setting: Setting, out: str) -> None:
     with progress(3) as begin:
         begin("Reading the data")
         described, X, y = read_rows(source)
-        parts = make_parts(setting, estimator, X)
+        parameters = make_parameters(setting, estimator, X)
         check_gaps(setting.model, estimator, X)
         begin(f"Fitting and calibrating ({setting.model})", own_bar=setting.model == "network")
-        model = ICQR(coverage=setting.coverage, **parts, random_state=setting.seed, n_jobs=setting.jobs).fit(X, y)
+        model = ICQR(**parameters).fit(X, y)
         begin("Writing the model")
         save(model, out)
     say_fitted(described, model, out)
@@ -102,7 +102,7 @@ def wanted_columns(explained: Any, wanted: Wanted) -> Any:
     return predicted
 
 
-def predicted_words(model: IntervalRegressor, n_rows: int, wanted: Wanted, out: str, without: int = 0) -> str:
+def predicted_words(model: IntervalRegressor, n_rows: int, wanted: Wanted, out: str, without: int) -> str:
     """Say how many intervals were written where, and for how many of them nothing is promised."""
     words = f"{promise(model.coverage if wanted.coverage is None else wanted.coverage)} promised"
     if without:

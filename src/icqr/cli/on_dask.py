@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from icqr.artifact import save
-from icqr.cli.building import make_model, make_parts, need_report
+from icqr.cli.building import make_model, make_parameters, need_report
 from icqr.cli.checking import OPTIONS, interval_columns, judged, say_audit
 from icqr.cli.console import block_progress, note, say
 from icqr.cli.data import check_column
@@ -52,8 +52,8 @@ def fit_on_dask(source: Source, setting: Setting, out: str, scheduler: str | Non
             raise ValueError(f"--target must be given: the column to predict, one of {columns}")
         frame, n_rows = check_block_numbers(table, [source.target], ["--target"], source.drop_missing)
         features = [name for name in table.example.columns if name != source.target]
-        parts = make_parts(setting, estimator, table.example[features])
-        if n_rows > SAMPLE_ROWS and dask_twin_name(parts["estimator"]) is None:
+        parameters = make_parameters(setting, estimator, table.example[features])
+        if n_rows > SAMPLE_ROWS and dask_twin_name(parameters["estimator"]) is None:
             what = "--recommended" if setting.recommended else f"--model {setting.model}"
             others = "without it, --model lightgbm" if setting.recommended else "--model lightgbm"
             table.notes.append(
@@ -62,9 +62,8 @@ def fit_on_dask(source: Source, setting: Setting, out: str, scheduler: str | Non
             )
         for text in table.notes:
             note(text)
-        parts["estimator"] = dask_twin(parts["estimator"])
-        model = ICQR(coverage=setting.coverage, **parts, random_state=setting.seed, n_jobs=setting.jobs)
-        model.fit(frame[features], frame[source.target])
+        parameters["estimator"] = dask_twin(parameters["estimator"])
+        model = ICQR(**parameters).fit(frame[features], frame[source.target])
         local = model.to_local()
         save(local, out)
     described = f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {source.target!r})"
@@ -80,6 +79,7 @@ def predict_on_dask(model_file: str, data: str, out: str, wanted: Wanted, schedu
     model = load_model(model_file)
     with _cluster(scheduler):
         import dask.dataframe as dd
+        from pyarrow.dataset import dataset, field
 
         from icqr.cli.blocks import open_blocks
         from icqr.distributed import on_dask, write_parquet
@@ -96,7 +96,10 @@ def predict_on_dask(model_file: str, data: str, out: str, wanted: Wanted, schedu
             given = (kept.frame[wanted.keep], predicted)
             predicted = dd.map_partitions(_beside, *given, meta=meta, align_dataframes=False)
         folder = write_parquet(predicted, out)
-    say(f"{predicted_words(model, table.n_rows, wanted, out)} ({len(list(folder.iterdir())):,} Parquet files)")
+    without = dataset(folder).count_rows(filter=field("promised") == 0)
+    said = predicted_words(model, table.n_rows, wanted, out, without)
+    n_files = len(list(folder.iterdir()))
+    say(f"{said} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})")
 
 
 def _beside(kept: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from icqr.cli.wording import did_you_mean
 
 MODELS = ("hist", "lightgbm", "xgboost", "catboost", "forest", "network")
 PARTITIONS = ("kmeans", "whole")
+SMALL_GROUPS = ("pooled", "infinite", "error")
 ENGINES = ("local", "dask")
 PAPER_DATA = ("boston", "bike", "bike-leak", "blog", "synthetic", "all")
 
@@ -53,11 +55,17 @@ class Setting:
     model: str
     groups: str | None
     partition: str | None
+    small_groups: str
+    y_min: float | None
+    y_max: float | None
     seed: int
     jobs: int | None
     recommended: bool = False
 
     def __post_init__(self) -> None:
+        low, high = self.y_limits
+        if not low < high:
+            raise typer.BadParameter(f"--y-min must be less than --y-max, got {low:g} and {high:g}")
         if self.recommended and (self.groups is not None or self.partition is not None):
             given = "--partition" if self.groups is None else "--groups"
             raise typer.BadParameter(
@@ -67,6 +75,11 @@ class Setting:
             raise typer.BadParameter(
                 "--groups and --partition can't both be given: groups of your own are the partition"
             )
+
+    @property
+    def y_limits(self) -> tuple[float, float]:
+        """Between which the target lies."""
+        return -math.inf if self.y_min is None else self.y_min, math.inf if self.y_max is None else self.y_max
 
 
 def _one_of(allowed: Sequence[str]) -> Callable[[str | None], str | None]:
@@ -179,6 +192,30 @@ Groups = Annotated[
 Partition = Annotated[
     str | None,
     _choice("--partition", PARTITIONS, "Clusters of similar rows (the default), or one group as in CQR", False),
+]
+SmallGroups = Annotated[
+    str,
+    _choice(
+        "--small-groups",
+        SMALL_GROUPS,
+        "What a group with too few calibration rows gets: the correction of all rows, without a promise; an endless "
+        "interval, which keeps it; or an error",
+    ),
+]
+YMin = Annotated[
+    float | None,
+    typer.Option(
+        "--y-min",
+        metavar="NUMBER",
+        help="The target is never less, for example 0 for prices; intervals are cut there.",
+        show_default=False,
+    ),
+]
+YMax = Annotated[
+    float | None,
+    typer.Option(
+        "--y-max", metavar="NUMBER", help="The target is never more; intervals are cut there.", show_default=False
+    ),
 ]
 Recommended = Annotated[
     bool,
