@@ -18,11 +18,11 @@ test test-all: export OMP_NUM_THREADS = 1
 test test-all: export LOKY_MAX_CPU_COUNT = 1
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS)
 
 # Everything, the slow tests included.
 test-all: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 -m "slow or not slow" $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or not slow" $(TESTS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -533,6 +533,7 @@ def test_clone_pickle_pipeline_and_search():
     assert all(type(array) is np.ndarray for array in fitted.weights_ + fitted.biases_)
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         QuantileNetwork(
