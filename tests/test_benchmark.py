@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import sys
@@ -289,6 +290,15 @@ def test_a_stopped_run_goes_on_and_jobs_don_t_matter(tiny: Path, rows: pd.DataFr
     again = benchmark.read_rows(tmp_path / "rows.parquet")
     pd.testing.assert_frame_equal(again.drop(columns=SECONDS), rows.drop(columns=SECONDS))
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_rows_alone_are_enough_to_go_on(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(tiny / "rows.parquet", tmp_path)
+    with pytest.raises(ValueError, match="synthetic_rows = 480, not 500"):
+        benchmark.run(CELLS, tmp_path, dataclasses.replace(TINY, synthetic_rows=500))
+    monkeypatch.setattr(benchmark, "run_cell", None)  # no cell may run again
+    benchmark.run(CELLS, tmp_path, TINY)
+    assert (tmp_path / "rows.parquet").read_bytes() == (tiny / "rows.parquet").read_bytes()
 
 
 def test_other_settings_are_refused(tiny: Path) -> None:

@@ -12,7 +12,8 @@ give where there is nothing to find.
 A folder holds:
 
 =================  ==============================================================================================
-``rows.parquet``   a row per (data, base, level, seed, method), see `icqr.experiments.benchmark_rows`
+``rows.parquet``   a row per (data, base, level, seed, method), see `icqr.experiments.benchmark_rows`, and the settings;
+                   alone in a folder, it is enough to go on
 ``tables/``        all tables as CSV, Markdown and LaTeX, see `icqr.experiments.benchmark_tables`
 ``figures/``       the figures as PNG and SVG, with ``captions.md``
 ``cells/``         finished cells, so that a stopped run goes on where it was
@@ -25,6 +26,7 @@ workers find the data files (``ICQR_DATA_HOME``). Results don't depend on it, se
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -67,6 +69,7 @@ def run(chosen: Iterable[Cell], out: Path, settings: Settings | None = None, n_j
     for module in ("pyarrow", "matplotlib"):
         need(module)  # before any work
     folder = out / "cells"
+    _unpack(out / "rows.parquet", folder)
     keep_settings(folder / "settings.json", settings.as_dict(), "the benchmark")
     missing = [cell for cell in chosen if not _file(folder, cell).exists()]
     tasks = (delayed(run_cell)(cell, settings) for cell in missing)
@@ -81,13 +84,27 @@ def _file(folder: Path, cell: Cell) -> Path:
     return folder / f"{cell.name}.parquet"
 
 
+def _unpack(rows: Path, folder: Path) -> None:
+    """Write the cells that rows are of, and their settings, where there are rows alone."""
+    settings = folder / "settings.json"
+    if settings.exists() or not rows.exists():
+        return
+    table = need("pyarrow.parquet").read_table(rows)
+    folder.mkdir(exist_ok=True)
+    of = table.select(list(Cell._fields)).to_pandas()
+    for cell, places in of.groupby(list(Cell._fields)).indices.items():
+        write_table(_file(folder, Cell(*cell)), table.take(places))
+    keep_settings(settings, json.loads(table.schema.metadata[b"icqr"]), "the benchmark")
+
+
 def write_results(out: Path) -> Path:
     """Write rows from the finished cells, and tables and figures from rows; those alone are enough for them."""
     parquet, written = need("pyarrow.parquet"), out / "rows.parquet"
     files = sorted((out / "cells").glob("*.parquet"))
     if files:
-        rows = [parquet.read_table(file, schema=schema(COLUMNS)) for file in files]
-        write_table(written, need("pyarrow").concat_tables(rows))
+        settings = json.loads((out / "cells" / "settings.json").read_text(encoding="utf-8"))
+        rows = need("pyarrow").concat_tables(parquet.read_table(file, schema=schema(COLUMNS)) for file in files)
+        write_table(written, rows.replace_schema_metadata(schema(COLUMNS, settings).metadata))
     elif not written.exists():
         raise ValueError(f"{out} has no finished cells; run the benchmark with --out {out}, without --tables-only")
     found = read_rows(written)
