@@ -196,6 +196,9 @@ def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
     (origin,) = summarize(model)["computed"]["models"]
     assert "in groups too small for a promise" in origin["exception"]
     assert [row.cells[4].text for row in tables_of(summarize(model))["groups"].rows] == ["–", "none (pooled offset)"]
+    with pytest.warns(UserWarning, match="pooled"):
+        found = summarize(model, X, X["a"])["coverage_by_group"]
+    assert [(one["group"], one["name"]) for one in found] == [(0, "site = x"), (1, "site = y")]
 
 
 # -- partition="auto" and ResidualQuantiles ---------------------------------------------------------------
@@ -293,7 +296,7 @@ def test_a_row_of_its_own_in_a_comparison(
     assert "Best &lt;b&gt; fits a quantile model of its own" in shown["methods"]
     assert ">12.25<" in shown["methods"]
     assert "<h3>Best &lt;b&gt;</h3>" in shown["selection"]
-    assert "Numbered groups are those of ICQR. Methods with other groups" in shown["coverage"]
+    assert "These groups are those of ICQR. Methods with other groups" in shown["coverage"]
     assert "<b>" not in page.partition("<script")[0]
     table = tables_of(summary)["coverage_by_group"]
     assert [column.label for column in table.columns[2:]] == [*methods, "Verdict on ICQR"]

@@ -179,10 +179,11 @@ class GroupCoverageDisplay(Display):
         sizes = self.table.drop_duplicates("group").set_index("group")["n"]
         unknown = {-1: "no known group", **self.names}
         names = [plain(unknown.get(label, label), 28) + f"  n = {sizes[label]:,}" for label in shown]
-        row_labels(ax, [f"all  n = {self.overall['n'].iloc[0]:,}", *names])
+        names.insert(0, f"all  n = {self.overall['n'].iloc[0]:,}")
+        row_labels(ax, names)
         ax.set_ylim(len(shown) + 0.6, -0.6)
         ax.axhline(0.5, color=ink(ax), linewidth=0.6)
-        percent_axis(ax, "x")
+        percent_axis(ax, "x", max(map(len, names)))
         ax.set_xlabel("coverage")
 
     def _heading(self, ax: Axes, promise: Artist, shown: Sequence[Any]) -> None:

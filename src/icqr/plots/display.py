@@ -140,9 +140,12 @@ def small_print(ax: Axes) -> float:
     return float(ax.title.get_fontsize()) * (0.7 if width > 3.2 and height > 1.2 else 0.58)
 
 
-def percent_axis(ax: Axes, name: str) -> None:
-    """Write shares on the "x" or "y" axis as percents, few enough to be read side by side."""
-    axis, room = (ax.xaxis, 1.5 * _inches(ax)[0]) if name == "x" else (ax.yaxis, 2 * _inches(ax)[1])
+def percent_axis(ax: Axes, name: str, beside: int = 0) -> None:
+    """Write shares on the "x" or "y" axis as percents, few enough to be read side by side.
+
+    Names of rows, of at most `beside` letters, take some of the width when the picture is laid out.
+    """
+    axis, room = (ax.xaxis, 1.5 * (_inches(ax)[0] - 0.06 * beside)) if name == "x" else (ax.yaxis, 2 * _inches(ax)[1])
     ticker = need("matplotlib.ticker")
     axis.set_major_formatter(ticker.FuncFormatter(lambda share, _: percent(share)))
     axis.set_major_locator(ticker.MaxNLocator(nbins=max(2, min(6, int(room))), steps=[1, 2, 5, 10]))

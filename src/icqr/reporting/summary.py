@@ -14,6 +14,7 @@ from icqr.auditing.findings import plain, records
 from icqr.auditing.verdicts import HOLDS, OVER, UNDER
 from icqr.intervals import IntervalRegressor
 from icqr.metrics import coverage_by_group
+from icqr.partition import GroupPartition
 from icqr.reporting.choices import choice_of_k, importance_sentence, selections
 from icqr.reporting.evidence import Evidence, gather
 from icqr.reporting.origins import how_computed, remarks
@@ -162,16 +163,17 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
     regions = evidence.audits[evidence.main].regions
     groups = regions[regions["kind"].isin(GROUP_KINDS)]
     numbers = _numbers(groups)
-    elsewhere = _elsewhere(evidence)
+    elsewhere, rules = _elsewhere(evidence), _own_rules(evidence.model)
     found = []
     for row in records(groups):
         number = numbers[row["region"]]
         by_method = {name: table[number] for name, table in elsewhere.items() if number in table}
-        about = {key: row[key] for key in ("kind", "n", "verdict", "calibration_rows", "band_lower", "band_upper")}
+        about = {"group": number, "name": _short_name(row, rules), "region": row["region"]}
+        about |= {key: row[key] for key in ("kind", "n", "verdict", "calibration_rows", "band_lower", "band_upper")}
         about |= {key: row[key] for key in ("within_band", "guarantee")}
         measured = {**_given(evidence, row), **by_method, evidence.main: _measured(row)}
         ordered = {name: measured[name] for name in evidence.audits if name in measured}
-        found.append({"group": number, "name": _short_name(row), "region": row["region"], **about, "methods": ordered})
+        found.append({**about, "methods": ordered})
     return sorted(found, key=lambda one: (one["group"] < 0, one["group"]))
 
 
@@ -190,10 +192,18 @@ def _natural(text: str) -> list[tuple[bool, float, str]]:
     return [(part[0].isdecimal(), float(part) if part[0].isdecimal() else 0.0, part) for part in parts]
 
 
-def _short_name(row: dict[str, Any]) -> str:
-    """Give a group's number; where it has none, what it is called."""
-    numbered = row["group"] is not None and row["group"] >= 0
-    return f"group {row['group']}" if numbered else str(row["region"])
+def _own_rules(model: IntervalRegressor | None) -> list[str]:
+    """Give the rules of a user's own groups, which say more to a reader than numbers do."""
+    if model is None or not isinstance(getattr(model, "partition_", None), GroupPartition):
+        return []
+    return list(model.descriptions_["rule"])
+
+
+def _short_name(row: dict[str, Any], rules: list[str]) -> str:
+    """Give a group's rule or number; where it has none, what it is called."""
+    if row["group"] is None or row["group"] < 0:
+        return str(row["region"])
+    return rules[row["group"]] if rules else f"group {row['group']}"
 
 
 def _measured(row: dict[str, Any]) -> dict[str, Any]:

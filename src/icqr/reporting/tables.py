@@ -149,8 +149,9 @@ def _coverage_by_group(summary: dict[str, Any]) -> Table:
     kept, cells = _kept(columns, described)
     rows = [Row(row, one["group"]) for row, one in zip(cells, entries, strict=True)]
     caption = f"Coverage by group, {promise(summary['promised'])} promised"
-    own = several and any(one["kind"] == "model group" for one in entries)
-    note = f"Numbered groups are those of {main}. {OTHER_GROUPS}" if own else ""
+    own = [one for one in entries if one["kind"] == "model group" and several]
+    which = "These" if len(own) == len(entries) else f"The first {len(own)}"
+    note = f"{which} groups are those of {main}. {OTHER_GROUPS}" if own else ""
     return Table("coverage_by_group", caption, kept, rows, note)
 
 
