@@ -198,15 +198,15 @@ def test_compare(icqr: Run) -> None:
     assert sorted(os.listdir()) == ["sales.csv", "sales.html"]
 
 
-def same_as_the_librarys(shown: list[dict[str, Any]], sales: pd.DataFrame) -> None:
+def same_as_the_librarys(shown: list[dict[str, Any]], sales: pd.DataFrame, groups: Any = None, **given: Any) -> None:
     """Check that methods fitted one by one on the same rows come out as those of the command, shared bounds or not."""
     split = Split.of(sales[["size", "region"]], sales["price"], seed=3)
     (X, X_cal, X_test), (y, y_cal, y_test) = split.X, split.y
-    base, given = LGBMRegressor(random_state=3), {"coverage": 0.8, "y_min": 98, "random_state": 3}
+    base, given = LGBMRegressor(random_state=3), {"random_state": 3, **given}
     models = [
         QR(base, **given),
         CQR(base, **given),
-        ICQR(base, partition=GroupPartition("region"), small_groups="infinite", **given),
+        ICQR(base, partition=groups, small_groups="infinite", **given),
         ICQR(ResidualQuantiles(base), partition="auto", **given),
     ]
     for one, model in zip(shown[1:], models, strict=True):
@@ -223,7 +223,7 @@ def test_compare_as_json(icqr: Run) -> None:
     code, out, err = icqr("compare", "sales.csv", *options)
     assert (code, err) == (0, "")
     found = json.loads(out)
-    same_as_the_librarys(found["methods"], SALES[:120])
+    same_as_the_librarys(found["methods"], SALES[:120], GroupPartition("region"), coverage=0.8, y_min=98)
     assert [one["method"] for one in found["methods"]] == METHODS
     assert list(found["seconds"]) == METHODS
     assert all(seconds > 0 for seconds in found["seconds"].values())
@@ -246,6 +246,13 @@ def test_compare_gives_the_same_numbers_again(icqr: Run) -> None:
     options = ["--target", "price", "--groups", "region", "--seed", "3", "--model", "lightgbm", "--json"]
     one, other = (json.loads(icqr("compare", "sales.csv", *options).out)["methods"] for _ in range(2))
     assert one == other
+
+
+def test_compare_is_what_the_library_gives(icqr: Run) -> None:
+    """With clusters, whose importances come from the shared bounds."""
+    write(SALES, Path("sales.csv"))
+    done = icqr("compare", "sales.csv", "--target", "price", "--model", "lightgbm", "--seed", "3", "--json")
+    same_as_the_librarys(json.loads(done.out)["methods"], SALES)
 
 
 def test_compare_without_data_uses_built_in_data(icqr: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from icqr.metrics import binomial_interval, coverage_by_group
 from icqr.metrics.checks import check_rows, check_share
+from icqr.partition import GroupPartition
 from icqr.plots.display import Display, heading, ink, percent_axis, row_labels
 from icqr.plots.predictions import named_intervals, named_models, shared_coverage
 from icqr.plots.style import Options, group_gid, group_numbers, method_look, percent, plain
@@ -96,7 +97,7 @@ class GroupCoverageDisplay(Display):
             finest = max(named.values(), key=lambda model: len(model.groups_))
             groups = finest.explain(X, promise)["group"].to_numpy()
             # Only a user's own groups are what their rule says; rules of clusters are approximate.
-            names = dict(enumerate(finest.groups_["rule"])) if hasattr(finest.partition_, "keys_") else {}
+            names = dict(enumerate(finest.groups_["rule"])) if isinstance(finest.partition_, GroupPartition) else {}
         options: Options = {"confidence": confidence, "max_groups": max_groups, "ax": ax}
         return cls.from_predictions(y, intervals, groups, coverage=promise, names=names, **options)
 

@@ -150,7 +150,7 @@ def _coverage_by_group(summary: dict[str, Any]) -> Table:
     rows = [Row(row, one["group"]) for row, one in zip(cells, entries, strict=True)]
     caption = f"Coverage by group, {promise(summary['promised'])} promised"
     own = [one for one in entries if one["kind"] == "model group" and several]
-    which = "These" if len(own) == len(entries) else f"The first {len(own)}"
+    which = "These" if len(own) == len(entries) else f"The first {sum(one['group'] >= 0 for one in own)}"
     note = f"{which} groups are those of {main}. {OTHER_GROUPS}" if own else ""
     return Table("coverage_by_group", caption, kept, rows, note)
 
