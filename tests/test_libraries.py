@@ -336,6 +336,23 @@ def test_within_32_bits_scale_changes_nothing(model, scale):
     np.testing.assert_allclose(QuantileModel(model).fit(X, Y * scale, LEVELS).predict(X) / scale, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("model", SINGLE, ids=lambda model: type(model).__name__)
+def test_digits_of_y_that_32_bits_lose_are_warned_of(model):
+    offset = 2.0**23  # numbers from here on are 1 apart
+    with pytest.warns(
+        UserWarning, match=r"32-bit floats, which are 1 apart .* median by 0\.4 on .* Subtract a constant"
+    ):
+        QuantileModel(model).fit(X, Y + offset, LEVELS)
+    with pytest.warns(UserWarning, match="Subtract a constant"):
+        PointModel(model).fit(X, Y + offset)
+    QuantileModel(model).fit(X, Y + offset / 1000, LEVELS)  # warnings are errors
+
+
+def test_64_bits_keep_the_digits_of_y():
+    expected = QuantileModel().fit(X, Y, LEVELS).predict(X)
+    np.testing.assert_allclose(QuantileModel().fit(X, Y + 2.0**24, LEVELS).predict(X) - 2.0**24, expected, atol=1e-6)
+
+
 def test_a_transformed_target_may_be_of_any_size():
     log = TransformedTargetRegressor(LGBMRegressor(n_estimators=5, n_jobs=1), func=np.log, inverse_func=np.exp)
     y = 10.0 ** RNG.uniform(200, 300, size=60)

@@ -170,9 +170,10 @@ def _recipe(file: DataFile) -> str:
 
 def _missing(file: DataFile, data_home: Home, why: str) -> DatasetNotFoundError:
     folders = ", ".join(map(str, _folders(data_home))) or "no folder, as none is set"
+    plain = "" if file.plain == file.name else f" (or {file.plain}, uncompressed)"
     return DatasetNotFoundError(
-        f"{file.name} was not found in {folders}, and {why}. Put {file.name} (or {file.plain}, uncompressed) in a"
-        f" folder and set the environment variable ICQR_DATA_HOME to it, or pass data_home=. {_recipe(file)}"
+        f"{file.name} was not found in {folders}, and {why}. Put {file.name}{plain} in a folder"
+        f" and set the environment variable ICQR_DATA_HOME to it, or pass data_home=. {_recipe(file)}"
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from icqr.features import Features, FloatArray, IntArray, Table, as_table, plain
 class Range:
     """The sizes of numbers that a library can work with: a largest absolute value must be 0 or lie in between.
 
+    Numbers that it stores as 32-bit floats (`single`) also lose digits, which matters if they differ by little.
+
     Examples
     --------
     >>> Range(1e-37, 1e38, "stores 32-bit floats").holds(np.array([0, 1, 1e300]))
@@ -34,6 +37,7 @@ class Range:
     smallest: float = 0.0
     largest: float = math.inf
     why: str = ""
+    single: bool = False
 
     def holds(self, size: Any) -> Any:
         """Tell whether numbers of this size can be worked with."""
@@ -42,9 +46,12 @@ class Range:
 
 ANY = Range()
 # A margin for sums over rows: XGBoost and CatBoost fail near the ends of what 32-bit floats hold.
-SINGLE_Y = Range(1e-25, 1e35, "stores y as 32-bit floats")
+SINGLE_Y = Range(1e-25, 1e35, "stores y as 32-bit floats", single=True)
 SINGLE_X = Range(1e-37, 3e38, "stores columns as 32-bit floats")
 SQUARED_Y = Range(1e-150, 1e150, "squares y")
+#: The step between values that a library can tell apart, relative to y's mean distance from its median, is at most so
+#: large without a warning.
+_MOST_STEP = 0.1
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ _LIBRARIES = {
         quiet={("verbosity", "verbose"): -1},
         forbidden='[]{}",:',
         X=Range(1e-35, math.inf, "takes smaller values for 0"),
-        y=Range(1e-13, SINGLE_Y.largest, f"{SINGLE_Y.why} (and takes means below 1e-15 for 0)"),
+        y=replace(SINGLE_Y, smallest=1e-13, why=f"{SINGLE_Y.why} (and takes means below 1e-15 for 0)"),
         point_y=SINGLE_Y,
     ),
     "xgboost": Library(
@@ -418,6 +425,20 @@ def _check_target(y: FloatArray, allowed: Range) -> None:
     size = np.max(np.abs(y))
     if not allowed.holds(size):
         raise _refusal("y", size, allowed)
+    if allowed.single:
+        _warn_of_lost_digits(y, float(np.spacing(np.float32(size))))
+
+
+def _warn_of_lost_digits(y: FloatArray, step: float) -> None:
+    spread = np.mean(np.abs(y - np.median(y)))
+    if step > _MOST_STEP * spread > 0:
+        warnings.warn(
+            f"The model's library stores y as 32-bit floats, which are {step:g} apart where y is, while y differs from "
+            f"its median by {spread:.1g} on average: intervals will be too wide. Subtract a constant from y, or use a "
+            "quantile model on HistGradientBoostingRegressor, which has 64 bits.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _refusal(what: str, size: float, allowed: Range) -> ValueError:
