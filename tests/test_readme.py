@@ -1,4 +1,4 @@
-"""The README's commands and Python run, block after block."""
+"""The README's commands and Python run, block after block; pages are well made."""
 
 import re
 import shlex
@@ -12,6 +12,7 @@ from icqr.cli import main
 
 README = Path(__file__).parents[1] / "README.md"
 TEXT = README.read_text(encoding="utf-8")
+PAGES = sorted([*README.parent.glob("*.md"), *README.parent.glob("docs/*.md")])
 
 
 @pytest.mark.parametrize("fraction", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["fewer rows", "as it stands"])
@@ -53,7 +54,13 @@ def test_the_readmes_targets_are_in_the_makefile(target: str) -> None:
     assert re.search(rf"^{target}:", (README.parent / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
-def test_the_readmes_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", TEXT)
-    assert len(links) >= 5
-    assert [link for link in links if "://" not in link and not (README.parent / link).exists()] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert len(links) >= (5 if page == README else 0)
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_text_below_a_table_is_no_row_of_it(page: Path) -> None:
+    assert re.findall(r"^\|.*\n(?!\||$).*", page.read_text(encoding="utf-8"), flags=re.MULTILINE) == []
