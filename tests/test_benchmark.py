@@ -428,6 +428,8 @@ def test_wins_losses_and_ratios_by_hand() -> None:
     assert parts.set_index("method").loc["half", "ert_over"] == pytest.approx(0.1 / 0.55)  # CQR has (1 + 0.1) / 2
     assert summary["better"].to_dict() == {"CQR": 0, "half": 2, "same": 0, "double": 0}
     assert summary["worse"].to_dict() == {"CQR": 0, "half": 0, "same": 0, "double": 2}
+    assert summary["ert_better"].to_dict() == {"CQR": 0, "half": 2, "same": 0, "double": 0}
+    assert summary["ert_worse"].to_dict() == {"CQR": 0, "half": 0, "same": 0, "double": 2}
     assert summary["times"].eq(1).all()
     assert summary["seconds"].eq(12).all()
     assert summary["coverage_minus_promise"].to_numpy() == pytest.approx(0.01)
@@ -444,6 +446,7 @@ def test_a_set_s_interval_and_p_value_by_hand() -> None:
     single = stats.t(2).cdf((logs.mean() + np.log(1.01)) / error)
     assert found["p_better"] == pytest.approx(2 * single, rel=1e-3)  # Holm over two sets with nearly equal p-values
     assert found["ert_difference"] == pytest.approx(-0.5)
+    assert found["p_ert_worse"] == pytest.approx(1)
 
 
 def test_rows_drawn_anew_need_no_correction() -> None:

@@ -113,14 +113,26 @@ def test_no_group_is_tried_that_would_have_too_few_calibration_rows() -> None:
         assert table.loc[table["partition"] != "K-means", "groups"].max() == most
 
 
-def test_only_training_rows_are_looked_at() -> None:
-    calibration = X[:400], Y[:400]
-    one, other = (
-        ICQR(LIGHT, partition="auto", random_state=0).fit(X[400:], Y[400:], calibration[0], y)
-        for y in (calibration[1], 100 * calibration[1])
-    )
-    pd.testing.assert_frame_equal(one.selection_, other.selection_)
-    np.testing.assert_array_equal(one.explain(X)["group"], other.explain(X)["group"])
+@pytest.mark.parametrize(
+    ("estimator", "partition"),
+    [
+        (LIGHT, KMeansPartition()),
+        (LIGHT, ScorePartition(3)),
+        (LIGHT, "auto"),
+        (ResidualQuantiles(LIGHT), "auto"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_only_training_rows_are_looked_at(estimator: Any, partition: Any) -> None:
+    """The simulations of test_validity.py calibrate fixed groups; that groups are fixed before is seen here."""
+    near = X[:400], Y[:400]
+    far = X[:400].assign(a=X["a"] + 5, b=-X["b"], city="Rom"), 100 * Y[:400] + 7
+    model = ICQR(estimator, partition=partition, small_groups="infinite", random_state=0)
+    one, other = (clone(model).fit(X[400:], Y[400:], *rows) for rows in (near, far))
+    if partition == "auto":
+        pd.testing.assert_frame_equal(one.selection_, other.selection_)
+    assert one.n_groups_ > 1
+    np.testing.assert_array_equal(one.partition_.assign(X), other.partition_.assign(X))
     assert one.certificate().guarantee == "group-wise"
 
 
@@ -217,7 +229,7 @@ def test_it_helps_residual_quantiles_too() -> None:
     one = CQR(ResidualQuantiles(LIGHT), random_state=0).fit(X, Y)
     new, y = draw(4000)
     risks = [excess_risk(y, m.predict_interval(new), new, coverage=0.9)["value"]["l1"] for m in (model, one)]
-    assert risks[0] < risks[1] + 0.01
+    assert risks[0] < 0.75 * risks[1]
 
 
 def test_a_file_keeps_the_choice(tmp_path: Any, fitted: ICQR) -> None:

@@ -76,12 +76,12 @@ class Evidence:
         return self.conformity.scores(self.bounds, self.rows.y)
 
     @property
-    def n_judging(self) -> int:
+    def n_calibrating(self) -> int:
         """The number of training rows that calibrate while the others judge."""
-        return _n_judging(len(self.rows), self.n_calibration)
+        return _n_calibrating(len(self.rows), self.n_calibration)
 
 
-def _n_judging(n_train: int, n_calibration: int) -> int:
+def _n_calibrating(n_train: int, n_calibration: int) -> int:
     return min(n_calibration, n_train // 2)
 
 
@@ -98,7 +98,7 @@ def group_numbers(n_train: int, n_calibration: int, coverage: float, symmetric: 
     >>> group_numbers(n_train=100, n_calibration=100, coverage=0.9, symmetric=True)
     []
     """
-    if _n_judging(n_train, n_calibration) < rows_needed(coverage, symmetric):
+    if _n_calibrating(n_train, n_calibration) < rows_needed(coverage, symmetric):
         return []
     return [size for size in SIZES if n_calibration >= size * ROWS]
 
@@ -199,7 +199,7 @@ def _losses(candidates: list[Candidate], evidence: Evidence, seed: int) -> Float
     """Give (candidates, rows) losses, each row's the mean over the splits in which it was judged."""
     y, scores, conformity = evidence.rows.y, evidence.scores, evidence.conformity
     sums, times = np.zeros((len(candidates), len(y))), np.zeros(len(y))
-    for some, others in _splits(len(y), evidence.n_judging, seed):
+    for some, others in _splits(len(y), evidence.n_calibrating, seed):
         times[others] += 1
         for j, candidate in enumerate(candidates):
             calibration = Calibration.from_scores(

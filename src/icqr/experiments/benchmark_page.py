@@ -33,6 +33,7 @@ from icqr.experiments.tables import as_markdown
 from icqr.experiments.tidy_rows import write_text
 
 AUTO, PLAIN_RESIDUAL, RESIDUAL = "ICQR, auto", "CQR, residual", "ICQR, residual, auto"
+OURS = ("ICQR", AUTO, RESIDUAL)
 #: Methods as the columns of a table name them.
 SHORT = {"ICQR": "ICQR", AUTO: "auto", RESIDUAL: "residual, auto", "MAPIE": "MAPIE"}
 _MARKED = re.compile(r"(<!-- table: (\S+) -->\n\n?)(?:\|.*\n)*")
@@ -106,6 +107,7 @@ def _in_short(rows: pd.DataFrame) -> pd.DataFrame:
                     "score / CQR's with more trees": _with_ends(more, "score", 3),
                     "seconds / CQR's with more trees": f"{more['times']:.2f}",
                     "sets better, worse than CQR": f"{cqr['better']:.0f}, {cqr['worse']:.0f}",
+                    "in ERT": f"{cqr['ert_better']:.0f}, {cqr['ert_worse']:.0f}",
                 }
             )
     return pd.DataFrame(found)
@@ -134,7 +136,7 @@ def _sets(base: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
         found = pd.DataFrame({"data": order, "seeds": measured["CQR"].loc[order, "seeds"].astype(str)}, index=order)
         for method, name in {**SHORT, MORE: more}.items():
             found[name] = _shown(compared[method]["score"])
-            if method == RESIDUAL and base != "network":
+            if method in OURS and base != "network":
                 ends = compared[method].loc[order, ["score_low", "score_high"]]
                 found[name] += [f" ({low:.2f} to {high:.2f})" for low, high in ends.to_numpy()]
         if base != "network":

@@ -7,7 +7,7 @@ Methods are compared with a reference, CQR unless said otherwise, on the same se
 - 95 % confidence intervals and p-values by Student's t with Nadeau and Bengio's correction for splits that share rows
   (none for synthetic sets, drawn anew for each seed);
 - better (worse) means: the interval score is lower (higher) by more than 1 %, at a one-sided level of 5 % after Holm's
-  correction over the data sets.
+  correction over the data sets; in ERT, that it is lower (higher) at all.
 
 Over data sets: the geometric mean of the ratios, and for ERT the sum of the method's over the sum of the reference's
 (`ratio_of_sums`), beside the same of "independent of X", intervals that hold whatever the features are.
@@ -31,6 +31,7 @@ from icqr.features import FloatArray
 #: Interval scores that differ by less count as equal.
 MARGIN = 0.01
 SIGNIFICANCE = 0.05
+_SIDES = ["better", "worse"]
 GRID = ["base", "level"]
 #: Methods to compare with, and the name of the table.
 REFERENCES = {
@@ -91,11 +92,10 @@ def sets_table(rows: pd.DataFrame, reference: str = "CQR") -> pd.DataFrame:
     table = pd.DataFrame(found)
     if not len(table):
         return table
-    for side in ("better", "worse"):
-        table[f"p_{side}"] = table.groupby([*GRID, "kind", "method"])[f"p_{side}"].transform(holm)
-    table["verdict"] = np.select(
-        [table["p_better"] < SIGNIFICANCE, table["p_worse"] < SIGNIFICANCE], ["better", "worse"], "–"
-    )
+    for measure in ("", "ert_"):
+        tests = [f"p_{measure}{side}" for side in _SIDES]
+        table[tests] = table.groupby([*GRID, "kind", "method"])[tests].transform(holm)
+        table[f"{measure}verdict"] = np.select([table[test] < SIGNIFICANCE for test in tests], _SIDES, "–")
     return table
 
 
@@ -112,6 +112,8 @@ def _compared(group: pd.DataFrame) -> dict[str, Any]:
         "ert_difference": ert.mean,
         "ert_low": ert.low,
         "ert_high": ert.high,
+        "p_ert_better": ert.p_below,
+        "p_ert_worse": ert.p_above,
     }
 
 
@@ -193,7 +195,11 @@ def _ert(of_sets: list[pd.DataFrame]) -> dict[str, float]:
 
 
 def _verdicts(found: pd.DataFrame) -> dict[str, int]:
-    return {name: int((found["verdict"] == name).sum()) if len(found) else 0 for name in ("better", "worse")}
+    return {
+        measure + side: int((found[f"{measure}verdict"] == side).sum()) if len(found) else 0
+        for measure in ("", "ert_")
+        for side in _SIDES
+    }
 
 
 def _promise(found: pd.DataFrame) -> dict[str, float]:
@@ -252,6 +258,7 @@ def readable(summary: pd.DataFrame) -> pd.DataFrame:
             "worst slab": text("{:.3f}", "worst_slab"),
             "by size": text("{:.3f}", "size_stratified"),
             "better, worse": text("{:.0f}, {:.0f}", "better", "worse"),
+            "in ERT": text("{:.0f}, {:.0f}", "ert_better", "ert_worse"),
             "coverage − promise": text("{:+.4f} ({:+.1f})", "coverage_minus_promise", "in_errors"),
             "seconds": text("× {:.1f}", "times"),
         }
@@ -286,11 +293,11 @@ _SUMMARY = (
     "(under) and too often (over); 95 % bootstrap intervals over sets and seeds; "
     "means of worst-slab and of size-stratified coverage; better and worse, the number of sets on which the interval "
     f"score differs by more than {100 * MARGIN:g} % (one-sided level {100 * SIGNIFICANCE:g} %, Nadeau–Bengio, Holm "
-    "over sets); coverage minus the mean of what was promised, and that in standard errors; seconds of fitting and "
-    "predicting, as a multiple of the reference's."
+    "over sets), and in ERT, those on which it differs at all; coverage minus the mean of what was promised, and that "
+    "in standard errors; seconds of fitting and predicting, as a multiple of the reference's."
 )
 _SETS = (
     "On each data set, relative to CQR: score, ratio of the interval scores with its 95 % confidence interval "
     f"(Nadeau–Bengio), p-values of being better or worse by more than {100 * MARGIN:g} % (Holm over the sets); width, "
-    "ratio of the mean widths; ERT minus CQR's."
+    "ratio of the mean widths; ERT minus CQR's, with the same for any difference."
 )
