@@ -304,6 +304,11 @@ def test_intervals_are_clipped_to_the_limits_of_y():
     assert conformity.intervals(np.array([[-9.0, -8.0, -7.0]]), np.zeros((1, 2))).tolist() == [[0.0, 0.0]]
 
 
+def test_no_bound_is_minus_zero():
+    bounds = np.array([[0.0, 0.5, 1.0], [-0.0, 0.0, 1.0]])
+    assert not np.signbit(Conformity().intervals(bounds, np.zeros((2, 2)))).any()
+
+
 # -- Rounding outwards -----------------------------------------------------------------------------------
 
 

@@ -422,6 +422,23 @@ def test_categories_that_the_model_does_not_know_are_named(icqr: Run, model_file
     assert said in icqr("recalibrate", model_file, "new.csv", "--target", "price", "--out", "fresh.icqr").err
 
 
+def test_rows_unlike_the_calibration_rows_are_counted(icqr: Run, model_file: str) -> None:
+    write(NEW.assign(size=NEW["size"] + 1000 * (NEW.index < 20)), Path("new.csv"))
+    said = "note: 20 of 60 rows are unlike those that the model was calibrated with (novelty 0.05 or less, see"
+    assert said in icqr("predict", model_file, "new.csv").err
+    write(NEW, Path("new.csv"))
+    assert "unlike" not in icqr("predict", model_file, "new.csv").err
+
+
+def test_of_many_groups_the_first_are_shown(icqr: Run) -> None:
+    write(SALES.assign(shop=[f"shop {n:03d}" for n in range(120)] * 2), Path("sales.csv"))
+    code, out, _ = icqr("fit", "sales.csv", "--target", "price", "--groups", "shop", "--out", "model.icqr")
+    assert code == 0
+    assert "shop 049" in out
+    assert "shop 050" not in out
+    assert "And 70 more." in out
+
+
 def test_a_target_that_is_not_there_is_looked_for_among_all_columns(icqr: Run, model_file: str) -> None:
     write(NEW, Path("new.csv"))
     err = icqr("recalibrate", model_file, "new.csv", "--target", "prices").err
@@ -603,8 +620,33 @@ def test_odd_columns_are_noted(icqr: Run) -> None:
         "note: column 'day' holds dates: they are taken as days since 1970-01-01",
         "note: columns without any value, which say nothing: 'nothing'",
         "note: columns with the same value in all rows, which say nothing: 'same'",
-        "note: columns that seem to number the rows; take them out if so: 'id'",
+        "note: columns that seem to number the rows; if so, --ignore them: 'id'",
+        "note: the rows are in the order of 'day'; if that is time, a split at random promises too much: fit on the "
+        "older rows, and icqr recalibrate with the latest",
     ]
+
+
+def test_ignored_columns_are_not_read(icqr: Run) -> None:
+    write(SALES.assign(id=range(240), day="01/02/2024"), Path("sales.csv"))  # a date that can be read in two ways
+    options = ["--target", "price", "--partition", "whole", "--out", "model.icqr"]
+    assert "take the column out of the file" in icqr("fit", "sales.csv", *options).err
+    code, _, err = icqr("fit", "sales.csv", *options, "--ignore", "id", "--ignore", "day")
+    assert (code, err) == (0, "")
+    assert set(load("model.icqr").columns_) == set(SALES.columns) - {"price"}
+    assert (
+        "--ignore: there is no column 'dya'"
+        in icqr("fit", "sales.csv", *options, "--ignore", "day", "--ignore", "dya").err
+    )
+    code, _, err = icqr("fit", "sales.csv", *options, "--ignore", "price")
+    assert code == 2
+    assert "--ignore and --target can't both be 'price'" in " ".join(err.split())
+
+
+def test_rows_that_are_there_twice_are_noted(icqr: Run) -> None:
+    write(pd.concat([SALES, SALES[:10]]), Path("sales.csv"))
+    code, _, err = icqr("fit", "sales.csv", "--target", "price", "--partition", "whole", "--out", "model.icqr")
+    assert code == 0
+    assert err.startswith("note: 10 of 250 rows are copies of other rows, the target included; if")
 
 
 def test_models_that_take_no_gaps_say_so(icqr: Run) -> None:

@@ -105,7 +105,7 @@ def test_a_pipe_gets_no_colour_and_no_bar(folder: Path) -> None:
     done = run("fit", "sales.csv", "--target", "price", "--partition", "whole", "--out", "model.icqr", cwd=folder)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
-    assert done.stderr == "note: columns that seem to number the rows; take them out if so: 'id'\n"
+    assert done.stderr == "note: columns that seem to number the rows; if so, --ignore them: 'id'\n"
     assert "ICQR: 90 % promised" in done.stdout
     with (folder / "sales.csv").open() as stream:
         predicted = run("predict", "model.icqr", "-", "--keep", "id", stdin=stream, cwd=folder)

@@ -263,6 +263,30 @@ def test_dates_with_another_text_among_them_are_noted(tmp_path: Path) -> None:
     assert table.notes == ["column 'd' is taken as text: most of its values are dates, but not 'unknown'"]
 
 
+@pytest.mark.parametrize(
+    ("form", "what"),
+    [
+        ("{:.1f} m2", "numbers, for example '3.0 m2'; numbers are read if written without unit, currency"),
+        ("€{:.0f}", "numbers, for example '€3'"),
+        ("1,{:03.0f}", "numbers, for example '1,003'"),
+        ("{:.0f}%", "numbers, for example '3%'"),
+        ("01/{:02.0f}/21", "dates, for example '01/03/21'; dates are read if written as 2024-03-31"),
+        ("Jan {:02.0f}, 2021", "dates, for example 'Jan 03, 2021'"),
+        ("A{:.0f}", None),
+        ("{:.0f} Main St", None),
+        ("{:.0f}:30", None),
+    ],
+)
+def test_numbers_and_dates_in_a_form_that_is_not_read_are_noted(form: str, what: str | None, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"c": [form.format(n) for n in range(3, 30)], "y": 1})
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    table = read_table(str(tmp_path / "data.csv"))
+    assert table.frame["c"].tolist() == frame["c"].tolist()
+    noted = [text.partition("column 'c' is taken as text, but its values look like ")[2] for text in table.notes]
+    assert len(noted) == (what is not None)
+    assert all(text.startswith(str(what)) for text in noted)
+
+
 def test_versions_and_numbers_are_no_dates(tmp_path: Path) -> None:
     frame = pd.DataFrame({"version": ["1.2.3", "10.0.1"], "year": [2023, 2024], "y": 1})
     (tmp_path / "data.csv").write_text(text_of(frame), encoding="utf-8")

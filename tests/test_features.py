@@ -74,6 +74,11 @@ def test_polars_frames():
     np.testing.assert_array_equal(rows["flag"], [1.0, 0.0, np.nan])
 
 
+def test_a_row_or_a_column_by_itself_is_refused():
+    with pytest.raises(ValueError, match=r"must be a table of rows, got a pandas Series; one row .* X\.iloc\[\[0\]\]"):
+        as_table(pd.DataFrame({"city": ["Bern"], "size": [1.0]}).iloc[0])
+
+
 @pytest.mark.parametrize("X", [pl.LazyFrame({"a": [1]}), pl.Series([1])])
 def test_other_polars_objects_are_refused(X):
     with pytest.raises(TypeError, match=r"must be a polars DataFrame, got a polars .*collect"):

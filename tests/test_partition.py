@@ -455,17 +455,21 @@ FRAME = pd.DataFrame(
 @pytest.mark.parametrize(
     ("by", "expected", "rules"),
     [
-        ("city", [0, 1, 2, 0], ["city = Bern", "city = Genf", "city = nan"]),
-        (["city"], [0, 1, 2, 0], ["city = Bern", "city = Genf", "city = nan"]),
+        ("city", [0, 1, 2, 0], ["city = Bern", "city = Genf", "city is missing"]),
+        (["city"], [0, 1, 2, 0], ["city = Bern", "city = Genf", "city is missing"]),
         ("size", [1, 0, 1, 1], ["size = 9", "size = 10"]),
-        ("mixed", [1, 2, 3, 0], ["mixed = 1.5", "mixed = 2", "mixed = 10", "mixed = nan"]),
+        ("mixed", [1, 2, 3, 0], ["mixed = 1.5", "mixed = 2", "mixed = 10", "mixed is missing"]),
         (
             ["city", "size"],
             [0, 1, 2, 0],
-            ["city = Bern and size = 10", "city = Genf and size = 9", "city = nan and size = 10"],
+            ["city = Bern and size = 10", "city = Genf and size = 9", "city is missing and size = 10"],
         ),
         (lambda X: X["size"] > 9, [1, 0, 1, 1], ["group = False", "group = True"]),
-        (lambda X: [[1, "a", None, 1][i] for i in X.index], [0, 1, 2, 0], ["group = 1", "group = a", "group = nan"]),
+        (
+            lambda X: [[1, "a", None, 1][i] for i in X.index],
+            [0, 1, 2, 0],
+            ["group = 1", "group = a", "group is missing"],
+        ),
     ],
 )
 def test_groups_are_the_values_in_order(by: Any, expected: list[int], rules: list[str]) -> None:

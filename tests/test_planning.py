@@ -49,6 +49,7 @@ def test_too_few_rows() -> None:
     assert found.band is None
     assert found.sentence == "Each of 5 groups with 8 calibration rows: too few for a finite interval, which needs 9."
     assert json.loads(found.to_json())["table"][0]["band_lower"] is None
+    assert plan(5, n_groups=5).sentence.startswith("Each of 5 groups with 1 calibration row: too few")
 
 
 def test_precision_for_groups_is_told_in_all() -> None:

@@ -215,7 +215,8 @@ class Conformity:
 
     def intervals(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
         """Give (n, 2) intervals: bounds moved out by their offsets (n, 2), the centre inside, clipped to y's limits."""
-        return self._clip(self._contain_centre(self._moved(bounds, offsets), bounds))
+        inside = self._clip(self._contain_centre(self._moved(bounds, offsets), bounds))
+        return inside + 0.0  # makes -0.0, which people would read, 0.0
 
     def collapsed(self, bounds: FloatArray, offsets: FloatArray) -> NDBool:
         """Tell which rows' bounds moved in past the centre, so that the centre holds them."""

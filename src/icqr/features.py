@@ -56,6 +56,11 @@ def as_table(X: Any) -> Table:
     if isinstance(X, pd.DataFrame):
         _check_frame(X)
         return X
+    if isinstance(X, pd.Series):
+        raise ValueError(
+            "Expected 2D array, got 1D array instead: X must be a table of rows, got a pandas Series; one row of a "
+            "table is X.iloc[[0]], one column X[['name']]"
+        )
     if getattr(getattr(X, "dtype", None), "kind", "") in ("m", "M"):
         raise ValueError(f"X holds dates or durations ({X.dtype}); {_NO_DATES}")
     return np.asarray(check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"))

@@ -126,7 +126,7 @@ class GroupPartition(BaseEstimator):
         """Give each group's rule: the values that make it."""
         names = ["group"] if callable(self.by) else self._columns()
         rows = [key if isinstance(key, tuple) else (key,) for key in self.keys_]
-        rules = [" and ".join(f"{name} = {value}" for name, value in zip(names, row, strict=True)) for row in rows]
+        rules = [" and ".join(map(value_rule, names, row)) for row in rows]
         return pd.DataFrame({"rule": rules, "fidelity": 1.0, "features": ", ".join(map(str, names))})
 
     def _check_rowwise(self, X: Table) -> None:
@@ -163,6 +163,17 @@ class GroupPartition(BaseEstimator):
             )
         chosen = [pd.Index(_as_keys(frame[name]), dtype=object) for name in self._columns()]
         return chosen[0] if len(chosen) == 1 else pd.MultiIndex.from_arrays(chosen)
+
+
+def value_rule(name: Any, value: Any) -> str:
+    """Say that a column has a value.
+
+    Examples
+    --------
+    >>> value_rule("city", "Bern"), value_rule("city", np.nan)
+    ('city = Bern', 'city is missing')
+    """
+    return f"{name} is missing" if pd.isna(value) else f"{name} = {value}"
 
 
 def _as_keys(values: Any) -> NDArray[np.object_]:

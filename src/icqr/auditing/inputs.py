@@ -11,6 +11,7 @@ import pandas as pd
 from icqr.features import FloatArray, IntArray, as_table
 from icqr.intervals import IntervalRegressor
 from icqr.metrics.checks import CheckedRows, check_rows, check_share
+from icqr.partition import value_rule
 
 #: What a grouping's table says of each group: its name in words and, of a model's groups, their number (-1: rows of no
 #: known group) and what calibration can give.
@@ -173,6 +174,6 @@ def _grouping(labels: pd.Series[Any]) -> Grouping:
     # By their text, as they are shown: 1 and "1" are one group.
     texts = labels.astype(object).map(str, na_action="ignore")
     codes, values = pd.factorize(texts, sort=False, use_na_sentinel=False)
-    names = [f"{labels.name} is missing" if pd.isna(value) else f"{labels.name} = {value}" for value in values]
+    names = [value_rule(labels.name, value) for value in values]
     table = pd.DataFrame({"region": names, "kind": "group"}).reindex(columns=GROUP_COLUMNS)
     return Grouping(codes.astype(np.intp), table)

@@ -207,7 +207,8 @@ def _sentences(
     needed: int | None,
 ) -> list[str]:
     said, least = [], rows_needed(coverage)
-    given = f"{each} calibration rows" if n_groups == 1 else f"Each of {n_groups:,} groups with {each} calibration rows"
+    rows = f"{each} calibration row{'' if each == 1 else 's'}"
+    given = rows if n_groups == 1 else f"Each of {n_groups:,} groups with {rows}"
     if each is not None and band is not None:
         said.append(
             f"{given}: {promise(coverage)} promised; the true coverage is between "

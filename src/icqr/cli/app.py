@@ -85,6 +85,7 @@ def compare(
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
     drop_missing: options.DropMissing = False,
+    ignore: options.Ignore = None,
     encoding: options.Encoding = None,
 ) -> None:
     """Compare Naive, QR, CQR, ICQR and the recommended setting of ICQR on your data, and write a report.
@@ -97,14 +98,14 @@ def compare(
 
     setting = Setting(coverage, model, groups, partition, small_groups, y_min, y_max, seed, jobs)
     destination = "report.html" if report is None and not json else report
-    compare_methods(Source(data, target, drop_missing, encoding), setting, destination, json)
+    compare_methods(Source(data, target, drop_missing, encoding, ignore or ()), setting, destination, json)
 
 
 @_command(
     "icqr fit sales.csv --target price --out sales.icqr",
     "icqr fit sales.csv --target price --recommended --out sales.icqr",
     "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
-    "icqr fit sales.csv --target price --y-min 0 --out sales.icqr",
+    "icqr fit sales.csv --target price --y-min 0 --ignore id --out sales.icqr",
     "icqr fit bike --out bike.icqr",
     'icqr fit "sales/*.parquet" --target price --model lightgbm --engine dask --out sales.icqr',
 )
@@ -123,6 +124,7 @@ def fit(
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
     drop_missing: options.DropMissing = False,
+    ignore: options.Ignore = None,
     encoding: options.Encoding = None,
     engine: options.Engine = "local",
     scheduler: options.Scheduler = None,
@@ -132,7 +134,7 @@ def fit(
     A third of the rows, drawn at random, is set aside for calibration.
     """
     setting = Setting(coverage, model, groups, partition, small_groups, y_min, y_max, seed, jobs, recommended)
-    source = Source(data, target, drop_missing, encoding)
+    source = Source(data, target, drop_missing, encoding, ignore or ())
     if options.use_dask(engine, scheduler, encoding):
         from icqr.cli.on_dask import fit_on_dask
 

@@ -86,8 +86,6 @@ def say_audit(
         say_all(said)
         say()
     if not counted and "coverage_by_group" in summary:
-        table = tables_of(summary)["coverage_by_group"]
-        rest = len(table.rows) - _MOST_GROUPS
-        say_table(replace(table, rows=table.rows[:_MOST_GROUPS], note=f"And {rest} more." if rest > 0 else ""))
+        say_table(replace(tables_of(summary)["coverage_by_group"], note=""), most=_MOST_GROUPS)
     if report_path is not None:
         say(f"Report: {report_path} (open it in a browser)")

@@ -18,6 +18,16 @@ _LIKE_A_DATE = re.compile(
     r"(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[ -][A-Za-z]{3}[ -]\d{4})"
     r"([ T]\d{1,2}:\d{2}(:\d{2})?)?|\d{8}T\d{6}"
 )
+#: Dates that are not read, and numbers with a unit, a currency or separated thousands: worth a note.
+_OTHER_DATE = re.compile(
+    r"(\d{1,2}[./-]\d{1,2}[./-]\d{2}|\d{1,2}[ -][A-Za-z]{3}[ -]\d{2}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|"
+    r"\d{1,2}\.? [A-Za-z]{4,9} \d{4})([ T]\d{1,2}:\d{2}(:\d{2})?)?"
+)
+_FIRST_NUMBER = re.compile(r"\d[\d.,']*")
+_OTHER_NUMBER = re.compile(rf"[€$£]? ?-?{_FIRST_NUMBER.pattern} ?([€$£%]|[A-Za-z]{{1,6}}[23²³]?)?")
+PLAIN_NUMBERS = "written without unit, currency sign and separated thousands"
+#: With fewer different values a column of such text may be meant as categories.
+_FEWEST_VALUES = 20
 _ORDERS = ["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"]
 _ORDERS += ["%d-%b-%Y", "%d %b %Y"]
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S")
@@ -123,6 +133,7 @@ def _text(column: pd.Series[Any], name: str, notes: list[str]) -> pd.Series[Any]
         return days.reindex(column.index)
     _note_numbers(known, name, notes)
     _note_dates(known, name, notes)
+    _note_other_forms(known, name, notes)
     return column
 
 
@@ -189,3 +200,17 @@ def _note_numbers(known: pd.Series[Any], name: str, notes: list[str]) -> None:
             f"column {name!r} is taken as text: {share:.0%} of its values are numbers, but not "
             f"{', '.join(repr(value) for value in other[:3])}{' …' if len(other) > 3 else ''}"
         )
+
+
+def _note_other_forms(known: pd.Series[Any], name: str, notes: list[str]) -> None:
+    """Tell of a column of dates or numbers in a form that is not read."""
+    distinct = pd.Series(known.unique()[:1000], dtype=object)
+    plain = pd.to_numeric(distinct, errors="coerce").notna()
+    if len(distinct) < _FEWEST_VALUES or plain.mean() > 0.5:
+        return
+    said = f"column {name!r} is taken as text, but its values look like"
+    if distinct.str.fullmatch(_OTHER_DATE).mean() > 0.9:
+        notes.append(f"{said} dates, for example {distinct[0]!r}; dates are read if written as 2024-03-31")
+    units = distinct.str.replace(_FIRST_NUMBER, "", n=1, regex=True)
+    if distinct.str.fullmatch(_OTHER_NUMBER).mean() > 0.9 and (units == units.mode()[0]).mean() > 0.9:
+        notes.append(f"{said} numbers, for example {distinct[0]!r}; numbers are read if {PLAIN_NUMBERS}")

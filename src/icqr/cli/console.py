@@ -58,17 +58,19 @@ def say_all(sentences: Iterable[str]) -> None:
     out.print(items)
 
 
-def say_table(content: Content, columns: Sequence[str] | None = None) -> None:
-    """Print one of the report's tables, or some of its columns; long texts are wrapped, numbers never."""
+def say_table(content: Content, columns: Sequence[str] | None = None, most: int | None = None) -> None:
+    """Print one of the report's tables, or some of its columns and first rows; texts are wrapped, numbers never."""
     kept = [place for place, one in enumerate(content.columns) if columns is None or one.label in columns]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for place in kept:
         label, numeric, _ = content.columns[place]
         table.add_column(_label(label, numeric), justify="right" if numeric else "left", no_wrap=numeric)
-    for row in content.rows:
+    for row in content.rows[:most]:
         table.add_row(*(_cell(row.cells[place]) for place in kept))
     say(content.caption, "bold")
     _out().print(table)
+    if most is not None and len(content.rows) > most:
+        say(f"And {len(content.rows) - most:,} more.")
     if content.note:
         say(content.note)
     say()

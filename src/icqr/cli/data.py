@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from icqr.cli.columns import PLAIN_NUMBERS
 from icqr.cli.console import note
 from icqr.cli.options import Source
 from icqr.cli.reading import EVERYTHING, Table, Wish, read_parquet_files, read_table
@@ -17,6 +18,8 @@ from icqr.synthetic import make_heteroscedastic
 
 #: Rows of the built-in data.
 _BUILT_IN = 8000
+#: A larger share of rows that are copies, and a column in order with so many values or more, are worth a note.
+_MOST_COPIES, _FEWEST_IN_ORDER = 0.01, 20
 _ROW_NUMBER_NAMES = ("id", "index", "instant", "row", "rownames", "unnamed: 0", "column 1")
 
 
@@ -36,7 +39,8 @@ def read_data(data: str, encoding: str | None = None, wish: Wish = EVERYTHING) -
         X, y = load_dataset(data)
         frame = X.assign(**{str(y.name): y})
         kept = frame[[name for name in wish.keep if name in frame.columns]]
-        return Table(data, frame, target=str(y.name), kept=kept)
+        unused = [name for name in frame.columns if name in wish.ignore]
+        return Table(data, frame.drop(columns=unused), target=str(y.name), kept=kept, unused=unused)
     if path.is_dir():
         return read_table(data)
     if any(sign in data for sign in "*?["):
@@ -50,7 +54,9 @@ def read_rows(source: Source) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
     if source.data is None:
         X, y = make_heteroscedastic(_BUILT_IN, random_state=0, return_X_y=True)
         return f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)", X, y
-    table = read_data(source.data, source.encoding)
+    table = read_data(source.data, source.encoding, Wish(ignore=source.ignore))
+    for name in source.ignore:
+        check_column(table.names, name, "--ignore")
     target = table.target if source.target is None else source.target
     if target is None:
         columns = listed_names(map(str, table.frame.columns))
@@ -106,10 +112,12 @@ def _check_no_text(column: pd.Series[Any], name: str, option: str) -> None:
         return
     known = column.dropna()
     wrong = known[pd.to_numeric(known.astype(object), errors="coerce").isna()]
-    example = f"{wrong.iloc[0]!r} in row {wrong.index[0] + 1:,}" if len(wrong) else "numbers written as text"
+    example = (
+        f"{wrong.iloc[0]!r} in row {wrong.index[0]:,}, counted from 0" if len(wrong) else "numbers written as text"
+    )
     raise ValueError(
         f"{option}: column {name!r} must hold numbers, but {len(wrong):,} of {len(known):,} values are text, for "
-        f"example {example}"
+        f"example {example}; numbers are read if {PLAIN_NUMBERS}"
     )
 
 
@@ -122,8 +130,32 @@ def split_target(table: Table, target: str, drop_missing: bool) -> tuple[pd.Data
     X = frame.drop(columns=target)
     if not X.shape[1]:
         raise ValueError(f"{table.name} has no column beside the target {target!r}; there is nothing to predict from")
-    table.notes += _odd_columns(X)
+    table.notes += [*_odd_columns(X), *_odd_rows(frame, target)]
     return X, frame[target].astype(float)
+
+
+def _odd_rows(frame: pd.DataFrame, target: str) -> list[str]:
+    """Tell of rows that a split at random may not be right for: copies of each other, and rows in an order."""
+    said, copies = [], int(frame.duplicated().sum())
+    if copies > _MOST_COPIES * len(frame):
+        said.append(
+            f"{copies:,} of {len(frame):,} rows are copies of other rows, the target included; if they are the same "
+            "case twice, take them out of the file: what trains must not calibrate, or intervals are too narrow"
+        )
+    ordered = [str(name) for name in frame.columns if name != target and _orders_rows(frame[name])]
+    if ordered:
+        said.append(
+            f"the rows are in the order of {listed_names(ordered)}; if that is time, a split at random promises too "
+            "much: fit on the older rows, and icqr recalibrate with the latest"
+        )
+    return said
+
+
+def _orders_rows(column: pd.Series[Any]) -> bool:
+    if not pd.api.types.is_numeric_dtype(column.dtype) or column.nunique() < _FEWEST_IN_ORDER or _numbers_rows(column):
+        return False
+    known = column.dropna()
+    return bool(known.is_monotonic_increasing or known.is_monotonic_decreasing)
 
 
 def _odd_columns(X: pd.DataFrame) -> list[str]:
@@ -137,7 +169,7 @@ def _odd_columns(X: pd.DataFrame) -> list[str]:
     if constant and len(X) > 1:
         said.append(f"columns with the same value in all rows, which say nothing: {listed_names(constant)}")
     if numbering:
-        said.append(f"columns that seem to number the rows; take them out if so: {listed_names(numbering)}")
+        said.append(f"columns that seem to number the rows; if so, --ignore them: {listed_names(numbering)}")
     return said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sized
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,9 @@ from icqr.reporting.tables import tables_of
 
 MODEL_ENDINGS = (".icqr",)
 _GROUP_COLUMNS = ("Group", "Rule", "Offset", "Promised", "Exception", "Calibration rows")
+_MOST_GROUPS = 50  # as many as K-means makes
+#: Of rows like the calibration rows, this share has a novelty of no more: it is a p-value.
+_NOVEL = 0.05
 PREDICTED = ["lower", "median", "upper", "group", "promised"]
 
 
@@ -67,6 +71,7 @@ def predict_rows(model_file: str, data: str, out: str, wanted: Wanted, encoding:
         begin(f"Predicting {len(X):,} rows")
         explained = model.explain(X, wanted.coverage)
         predicted = wanted_columns(explained, wanted)
+        _note_novel_rows(explained["novelty"], int(model.calibration_.sizes.sum()))
         begin("Writing the intervals")
         write_table(pd.concat([table.kept[wanted.keep], predicted], axis=1), out)
     if out != "-":
@@ -200,6 +205,17 @@ def note_new_categories(model: IntervalRegressor, X: pd.DataFrame) -> None:
             )
 
 
+def _note_novel_rows(novelty: pd.Series[Any], n_calibration: int) -> None:
+    """Say if more rows are far from their group's centre than chance, four standard errors of it, explains."""
+    n, found = len(novelty), int((novelty <= _NOVEL).sum())
+    error = math.sqrt(_NOVEL * (1 - _NOVEL) * (1 / n + 1 / max(n_calibration, 1)))
+    if found > (_NOVEL + 4 * error) * n:
+        note(
+            f"{found:,} of {n:,} rows are unlike those that the model was calibrated with (novelty {_NOVEL:g} or less, "
+            f"see --explain; {_NOVEL:.0%} of them would be by chance); what is promised is for rows like those"
+        )
+
+
 def columns_of(model: IntervalRegressor, table: Table, used: list[str]) -> pd.DataFrame:
     """Give the columns that the model was trained on; say which are left out, those `used` otherwise excepted."""
     for text in table.notes:
@@ -234,6 +250,6 @@ def say_model(model: IntervalRegressor, summary: dict[str, Any]) -> None:
         say(f"Choice of groups: {one['sentence']}")
     say()
     if "groups" in summary:
-        say_table(tables_of(summary)["groups"], _GROUP_COLUMNS)
+        say_table(tables_of(summary)["groups"], _GROUP_COLUMNS, most=_MOST_GROUPS)
     else:
         say(f"In all rows both bounds are moved outwards by {model.groups_['offset_lower'][0]:.4g}.")

@@ -46,7 +46,9 @@ def fit_on_dask(source: Source, setting: Setting, out: str, scheduler: str | Non
         from icqr.distributed.blocks import SAMPLE_ROWS
         from icqr.distributed.training import dask_twin, dask_twin_name
 
-        table = open_blocks(str(source.data))
+        table = open_blocks(str(source.data), Wish(ignore=source.ignore))
+        for name in source.ignore:
+            check_column([*table.example.columns, *table.unused], name, "--ignore")
         if source.target is None:
             columns = listed_names(map(str, table.example.columns))
             raise ValueError(f"--target must be given: the column to predict, one of {columns}")

@@ -26,6 +26,11 @@ class Source:
     target: str | None
     drop_missing: bool
     encoding: str | None
+    ignore: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.target in self.ignore:
+            raise typer.BadParameter(f"--ignore and --target can't both be {self.target!r}")
 
 
 @dataclass(frozen=True)
@@ -198,8 +203,8 @@ SmallGroups = Annotated[
     _choice(
         "--small-groups",
         SMALL_GROUPS,
-        "What a group with too few calibration rows gets: the correction of all rows, without a promise; an endless "
-        "interval, which keeps it; or an error",
+        "What a group with too few calibration rows gets: the correction of all rows (or its own largest error), "
+        "without a promise; an endless interval, which keeps it; or an error",
     ),
 ]
 YMin = Annotated[
@@ -237,6 +242,15 @@ Jobs = Annotated[
     ),
 ]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore",
+        metavar="COL",
+        help="Leave a column out, for example an id; may be repeated.",
+        show_default=False,
+    ),
+]
 Encoding = Annotated[
     str | None,
     typer.Option(

@@ -86,15 +86,22 @@ class Wish:
         Columns to read as numbers or text; of the others only the names are looked at. By default all.
     keep : collection of str
         Columns to give as the file has them, too.
+    ignore : collection of str
+        Columns of which only the names are looked at.
     """
 
     text: Collection[str] = ()
     only: Collection[str] | None = None
     keep: Collection[str] = ()
+    ignore: Collection[str] = ()
+
+    def reads(self, name: str) -> bool:
+        """Tell whether a column is read as numbers or text."""
+        return name not in self.ignore and (self.only is None or name in self.only)
 
     def needs(self, name: str) -> bool:
         """Tell whether a column is wanted in some way."""
-        return self.only is None or name in self.only or name in self.keep
+        return self.reads(name) or name in self.keep
 
 
 EVERYTHING = Wish()
@@ -353,7 +360,7 @@ def _as_table(table: Any, kept: Any, name: str, wish: Wish, notes: list[str]) ->
     read = {
         one: as_series(table.column(place), one, one in wish.text, notes)
         for place, one in enumerate(names)
-        if wish.only is None or one in wish.only
+        if wish.reads(one)
     }
     if kept is None:
         kept = table.select([names.index(one) for one in wish.keep if one in names]).to_pandas()
