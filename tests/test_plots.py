@@ -133,6 +133,18 @@ def test_numbers_on_the_axis_of_widths_do_not_touch(largest: float, inches: floa
     assert largest != 260_000 or "200,000" in [label.get_text() for label in labels]
 
 
+def test_large_numbers_are_written_out() -> None:
+    y = np.linspace(1e5, 2e6, 50)
+    display = IntervalDisplay.from_predictions(y, np.column_stack([0.8 * y, 1.2 * y]))
+    display.figure_.draw_without_rendering()
+    for axis in (display.ax_.xaxis, display.ax_.yaxis):
+        assert axis.get_offset_text().get_text() == ""  # matplotlib's 1e6 would stand where the legend is
+        assert "1,000,000" in [label.get_text() for label in axis.get_ticklabels()]
+    at = [label.get_window_extent() for label in display.ax_.get_xticklabels()]
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(at))
+    plt.close(display.figure_)
+
+
 def test_plot_draws_again_elsewhere(displays: dict[str, Any]) -> None:
     figure = mpl.figure.Figure()
     ax = figure.subplots(2, 2)[1, 1]

@@ -72,6 +72,7 @@ class Display(ABC):
         ax.grid(visible=True, color=GREY, alpha=0.25, linewidth=0.7)
         ax.set_axisbelow(True)
         self._draw(ax)
+        _set_thousands_apart(ax)
         return self
 
     def to_svg(self, title: str | None = None) -> str:
@@ -151,11 +152,19 @@ def percent_axis(ax: Axes, name: str, beside: int = 0) -> None:
     axis.set_major_locator(ticker.MaxNLocator(nbins=max(2, min(6, int(room))), steps=[1, 2, 5, 10]))
 
 
+def _set_thousands_apart(ax: Axes) -> None:
+    """Write large numbers out: matplotlib would write a factor such as 1e6 where the legend is."""
+    ticker = need("matplotlib.ticker")
+    for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        if isinstance(axis.get_major_formatter(), ticker.ScalarFormatter) and 1000 <= max(map(abs, limits)) < 1e9:
+            axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
+            if axis is ax.xaxis:
+                number_axis(ax)
+
+
 def number_axis(ax: Axes) -> None:
-    """Write numbers on the horizontal axis with thousands set apart, few enough to be read side by side."""
+    """Write numbers on the horizontal axis, few enough to be read side by side."""
     ticker, largest = need("matplotlib.ticker"), max(map(abs, ax.get_xlim()))
-    if 1000 <= largest < 1e9:
-        ax.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
     room = int(_inches(ax)[0] / (0.2 + 0.09 * max(5, len(f"{largest:,.0f}"))))
     ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=max(2, min(8, room)), steps=[1, 2, 2.5, 5, 10]))
 
