@@ -315,7 +315,7 @@ def test_a_constant_target_gives_intervals_of_no_width(method: Any) -> None:
     [
         (1, {}, "n_samples=1 rows must leave at least one row to calibrate with and one to train on"),
         (2, {}, "coverage=0.8 needs at least 4 calibration rows for a finite interval, got n_samples=1"),
-        (9, {}, "needs at least 4 calibration rows for a finite interval, got n_samples=3. Give more rows"),
+        (9, {}, "needs at least 4 calibration rows for a finite interval, got n_samples=3. Give more of them"),
         (24, {"coverage": 0.9}, "needs at least 9 calibration rows for a finite interval, got n_samples=8"),
         (60, {"coverage": 0.99}, "needs at least 99 calibration rows for a finite interval, got n_samples=20"),
     ],

@@ -511,6 +511,10 @@ def test_audit(icqr: Run) -> None:
     found = json.loads(icqr("audit", "intervals.csv", *columns, "--json").out)
     assert found["verdict"]["status"] == "broken"
     assert "did you mean 'lo'?" in icqr("audit", "intervals.csv", *columns, "--lower", "lo_").err
+    swapped = ["--target", "y", "--lower", "hi", "--upper", "lo", "--coverage", "0.9"]
+    assert re.search(
+        r"--lower hi is above --upper lo in (\d,?)+ of .* rows; are", icqr("audit", "intervals.csv", *swapped).err
+    )
     write(frame[["y", "lo", "hi"]], Path("bare.csv"))
     assert icqr("audit", "bare.csv", *columns).code == 0
 

@@ -529,5 +529,5 @@ def too_few_rows(n_samples: int, coverage: float | Fraction, symmetric: bool) ->
     kind = "" if symmetric else " with one offset per side"
     return (
         f"coverage={float(coverage):g}{kind} needs at least {rows_needed(coverage, symmetric)} calibration rows for a "
-        f"finite interval, got n_samples={n_samples}. Give more rows, a larger calibration_size, or less coverage."
+        f"finite interval, got n_samples={n_samples}. Give more of them, or ask for less coverage."
     )

@@ -52,6 +52,11 @@ def judged(
     if bounds.groups is not None:
         check_column(rows.columns, bounds.groups, "--groups")
     y, intervals = rows[names[0]], rows[list(names[1:])].to_numpy(dtype=float)
+    crossed = int((intervals[:, 0] > intervals[:, 1]).sum())
+    if crossed:
+        raise ValueError(
+            f"--lower {names[1]} is above --upper {names[2]} in {crossed:,} of {len(rows):,} rows; are the two swapped?"
+        )
     features = rows.drop(columns=[*names, *_no_features(rows, bounds)])
     X = features if features.shape[1] else None
     labels = None if bounds.groups is None else rows[bounds.groups]
