@@ -138,7 +138,7 @@ def _sets(base: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
             found[name] = _shown(compared[method]["score"])
             if method in OURS and base != "network":
                 ends = compared[method].loc[order, ["score_low", "score_high"]]
-                found[name] += [f" ({low:.2f} to {high:.2f})" for low, high in ends.to_numpy()]
+                found[name] += [f" ({low:.3f} to {high:.3f})" for low, high in ends.to_numpy()]
         if base != "network":
             found["time"] = _shown(_seconds_beside_more(some), "{:.1f}")
         columns = {"CQR": "ERT of CQR", **{method: f"of {name}" for method, name in SHORT.items()}, FLOOR: "noise"}
