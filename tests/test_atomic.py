@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from icqr.atomic import replacing
+from icqr._files import replacing
 
 
 def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ import pandas as pd
 import pytest
 
 from icqr import ICQR, WholePartition
+from icqr._predicting import IntervalRegressor
 from icqr.artifact import save
 from icqr.cli import main
 from icqr.cli import models as _models  # noqa: F401 (imported while all rights are there)
-from icqr.intervals import IntervalRegressor
 
 Terminal = Callable[..., tuple[int, str]]
 COMMAND = str(Path(sys.executable).parent / "icqr")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from icqr.descriptions import describe_groups
+from icqr._rules import describe_groups
 
 
 def holds(rule: str, X: pd.DataFrame) -> Any:

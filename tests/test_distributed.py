@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import icqr
+from icqr._predicting import EXPLAINED
 from icqr.distributed import CQR, ICQR, QR, Naive, connect, on_dask, progress, sample, write_parquet
 from icqr.distributed.blocks import Blocks, Cut, DaskRows, shared_out
 from icqr.distributed.estimators import _light
-from icqr.intervals import EXPLAINED
 from icqr.scored import COVERAGES, SelectedCalibration
 
 da = pytest.importorskip("dask.array")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from icqr import features
-from icqr.features import MOST_ONE_HOT, Features, align, as_table, settle_kinds, warn_about_text
+from icqr import _tables as features
+from icqr._tables import MOST_ONE_HOT, Features, align, as_table, settle_kinds, warn_about_text
 
 
 def one(values, **options):

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBRegressor
 
 from icqr import CQR, ICQR, Naive, ResidualQuantiles, ScorePartition, prefit
-from icqr.libraries import Encoder, copied, core_of, library_of, seeded
+from icqr._libraries import Encoder, copied, core_of, library_of, seeded
 from icqr.quantiles import PointModel, QuantileModel
 
 FRAME = pd.DataFrame({"x": [1.0, np.nan, 3.0, 4.0], "city": ["Bern", None, "Genf", "Bern"], "n": [1, 2, 3, 4]})

@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from icqr.features import FloatArray, IntArray
-from icqr.rounding import LARGEST, add_up, divide_up, times_up
+from icqr._rounding import LARGEST, add_up, divide_up, times_up
+from icqr._tables import FloatArray, IntArray
 
 NDBool: TypeAlias = NDArray[np.bool_]
 

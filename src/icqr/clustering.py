@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 
-from icqr.features import FloatArray, IntArray
+from icqr._tables import FloatArray, IntArray
 
 Seed: TypeAlias = int | None
 

@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils.validation import _check_method_params
 
-from icqr.features import FloatArray, IntArray, Table, take_rows
+from icqr._tables import FloatArray, IntArray, Table, take_rows
 
 #: The rows are cut into so many folds.
 FOLDS = 5

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from icqr.extras import imported
+from icqr._messages import imported
 
 Home: TypeAlias = str | os.PathLike[str] | None
 

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
+from icqr._tables import FloatArray
 from icqr.datafiles import FILES, DatasetCorruptedError, DatasetNotFoundError, Home, find_file, read_file
-from icqr.features import FloatArray
 from icqr.synthetic import (
     Synthetic,
     make_heteroscedastic,

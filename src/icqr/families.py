@@ -14,8 +14,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from icqr.features import FloatArray
-from icqr.libraries import class_names, copied
+from icqr._libraries import class_names, copied
+from icqr._tables import FloatArray
 
 Levels: TypeAlias = Sequence[float]
 

@@ -12,7 +12,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator
 
-from icqr.features import FloatArray, IntArray, Table, draw_rows, take_rows
+from icqr._tables import FloatArray, IntArray, Table, draw_rows, take_rows
 from icqr.metrics import pinball_loss
 
 #: Rows of all repeats together, unless one has more: where these are too few, repeats have rows in common.

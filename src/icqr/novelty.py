@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from icqr.features import FloatArray, IntArray
+from icqr._tables import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

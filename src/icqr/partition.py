@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from threadpoolctl import ThreadpoolController
 
+from icqr._tables import FloatArray, IntArray, Table, draw_rows, known_values, take_rows
 from icqr.clustering import Clustering, Seed, closest, elbow, from_scratch, grown, settled, silhouette_of
-from icqr.features import FloatArray, IntArray, Table, draw_rows, known_values, take_rows
 from icqr.group_sizes import too_small
 from icqr.score_partition import ScorePartition as ScorePartition
 from icqr.weighted_space import WeightedSpace, Weights

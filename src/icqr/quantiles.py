@@ -14,10 +14,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from icqr._libraries import Encoder, class_names, copied, core_of, prepares_rows, seeded
+from icqr._tables import FloatArray, Table, as_table, settle_kinds
 from icqr.cross_fitting import cross_fit
 from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, check_level_parameter, find_family
-from icqr.features import FloatArray, Table, as_table, settle_kinds
-from icqr.libraries import Encoder, class_names, copied, core_of, prepares_rows, seeded
 from icqr.replacing import MovedMedian, Replacer
 from icqr.tree_replacing import tree_replacer
 

@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
+from icqr._libraries import copied, seeded
+from icqr._predicting import APPROXIMATE, GROUPWISE, NOT_CALIBRATED, IntervalRegressor, Seeds, check_labels
+from icqr._rules import describe_groups
+from icqr._tables import Features, FloatArray, IntArray, Table, blocks, take_rows
 from icqr.calibration import (
     Calibration,
     Certificate,
@@ -23,11 +27,7 @@ from icqr.calibration import (
     width_floor,
 )
 from icqr.cross_fitting import cross_fit
-from icqr.descriptions import describe_groups
-from icqr.features import Features, FloatArray, IntArray, Table, blocks, take_rows
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
-from icqr.intervals import APPROXIMATE, GROUPWISE, NOT_CALIBRATED, IntervalRegressor, Seeds, check_labels
-from icqr.libraries import copied, seeded
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition
 from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, is_prefit
 from icqr.rows import Rows, naming

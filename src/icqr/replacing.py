@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from icqr.features import FloatArray, IntArray
+from icqr._tables import FloatArray, IntArray
 
 #: So many values are predicted in one call: a call has a price of its own, and a table its memory.
 MOST_VALUES = 2**22

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import column_or_1d
 
-from icqr.features import FloatArray, IntArray, Table, draw_rows, take_rows
+from icqr._tables import FloatArray, IntArray, Table, draw_rows, take_rows
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from icqr._libraries import core_of, seeded
+from icqr._tables import FloatArray, IntArray, Table
 from icqr.families import find_family
-from icqr.features import FloatArray, IntArray, Table
 from icqr.group_sizes import too_small
-from icqr.libraries import core_of, seeded
 from icqr.quantiles import QuantileModel, bare
 from icqr.weighted_space import Weights
 

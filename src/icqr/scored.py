@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from icqr._order_statistics import select
+from icqr._tables import FloatArray, IntArray
 from icqr.calibration import Calibration, Conformity, conformal_rank, offset_level
-from icqr.features import FloatArray, IntArray
 from icqr.novelty import Novelty
-from icqr.order_statistics import select
 
 #: Coverages that can be asked for when not all scores are kept, besides the model's own.
 COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from icqr._tables import FloatArray, IntArray
 from icqr.calibration import Calibration, Conformity, rows_needed
 from icqr.cross_fitting import cross_fit
-from icqr.features import FloatArray, IntArray
 from icqr.partition import KMeansPartition, ScorePartition, WholePartition
 from icqr.rows import Rows
 from icqr.score_partition import cut

@@ -1,8 +1,8 @@
 """Parquet files larger than memory, without a cluster: calibrated and predicted block by block.
 
 Memory stays flat however many rows there are: a block of rows is read, worked on and let go. Scores go to a temporary
-file (8 bytes a row), so that the rows are read once; see `icqr.order_statistics` for how offsets come from there. Files
-are read a row group at a time: the largest row group sets the least memory that is needed.
+file (8 bytes a row), so that the rows are read once; see `icqr._order_statistics` for how offsets come from there.
+Files are read a row group at a time: the largest row group sets the least memory that is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import pyarrow.dataset
 import pyarrow.parquet
 from sklearn.utils.validation import check_is_fitted
 
-from icqr.atomic import replacing
-from icqr.features import IntArray
-from icqr.intervals import Coverages, IntervalRegressor, interval_columns, interval_names
-from icqr.parquet import Files, listed, schema_of
+from icqr._files import replacing
+from icqr._parquet import Files, listed, schema_of
+from icqr._predicting import Coverages, IntervalRegressor, interval_columns, interval_names
+from icqr._tables import IntArray
 from icqr.rows import RowBlocks, naming
 from icqr.scored import (
     COVERAGES,

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from icqr.features import FloatArray, IntArray
-from icqr.trees import Trees, read_trees
+from icqr._tables import FloatArray, IntArray
+from icqr._trees import Trees, read_trees
 
 Sets: TypeAlias = NDArray[Any]  # of unsigned whole numbers
 #: Larger jobs take too much memory: there is a set of leaves for each tree, column of it, and row.

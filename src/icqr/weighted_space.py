@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from icqr.features import Features, FloatArray, IntArray, Table
+from icqr._tables import Features, FloatArray, IntArray, Table
 
 Weights: TypeAlias = FloatArray | None
 

@@ -12,14 +12,14 @@ from typing import IO, Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from icqr._files import replacing
+from icqr._libraries import core_of
+from icqr._predicting import IntervalRegressor
 from icqr.artifact.checking import known_features
 from icqr.artifact.container import ArtifactError, pack, read
 from icqr.artifact.methods import METHODS, restore_method, store_method
 from icqr.artifact.records import Parts, Record, Unread
 from icqr.artifact.values import encode
-from icqr.atomic import replacing
-from icqr.intervals import IntervalRegressor
-from icqr.libraries import core_of
 
 __all__ = ["ArtifactError", "load", "save"]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from icqr._messages import imported
 from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.trees import restore_boosting, store_boosting
 from icqr.artifact.values import encode, encode_parameters
-from icqr.extras import imported
 
 #: Columns × categories of the rows that scikit-learn is shown, at most: more is no sound model.
 MOST_VALUES = 10_000_000

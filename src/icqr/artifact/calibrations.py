@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
+from icqr._tables import FloatArray, IntArray
 from icqr.artifact.container import ArtifactError
 from icqr.artifact.records import Parts, Record
 from icqr.artifact.values import encode
 from icqr.calibration import CONFORMITIES, SIDES, SMALL_GROUPS, Calibration, Conformity
-from icqr.features import FloatArray, IntArray
-from icqr.intervals import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
 from icqr.novelty import Novelty
 from icqr.scored import SelectedCalibration
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from icqr._predicting import IntervalRegressor
+from icqr._tables import Features, FloatArray, Table
 from icqr.artifact.container import ArtifactError
 from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.values import encode
-from icqr.features import Features, FloatArray, Table
-from icqr.intervals import IntervalRegressor
 from icqr.quantiles import ResidualQuantiles
 
 #: What columns of numbers hold in the made-up rows; none that a logarithm or a root refuses.

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from icqr._tables import Features
 from icqr.artifact.container import ArtifactError
 from icqr.artifact.records import Record
 from icqr.artifact.values import encode, encode_labels
-from icqr.features import Features
 
 
 def store_features(features: Features | None, place: str) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
+from icqr._predicting import IntervalRegressor
 from icqr.artifact.calibrations import restore_calibration, store_calibration
 from icqr.artifact.checking import check_predictions, store_check
 from icqr.artifact.columns import check_names
@@ -25,7 +26,6 @@ from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.values import encode, encode_labels
 from icqr.calibration import check_coverage, quantile_levels
 from icqr.importance import PermutationImportance, median_absolute_error
-from icqr.intervals import IntervalRegressor
 from icqr.quantiles import PointModel, QuantileModel
 from icqr.regressors import CQR, ICQR, QR, Naive
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from icqr._libraries import Encoder, Library, Range
 from icqr.artifact.columns import check_names, restore_features, store_features
 from icqr.artifact.container import ArtifactError
 from icqr.artifact.records import Record
 from icqr.artifact.values import encode
-from icqr.libraries import Encoder, Library, Range
 from icqr.quantiles import MEDIAN, QuantileModel, ResidualQuantiles
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
+from icqr._messages import imported
 from icqr.artifact.container import ArtifactError, check_members, parse_json, refusing_damage
 from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.trees import restore_forest, restore_trees, store_forest, store_trees
-from icqr.extras import imported
 
 #: Estimators by the package that offers them. Left out are those whose compiled code trusts what it is given and that
 #: we don't check (nearest neighbours, libsvm), those that hold functions of the user, and those that are no part of a

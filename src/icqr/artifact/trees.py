@@ -17,9 +17,9 @@ from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTY
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
+from icqr._tables import IntArray
 from icqr.artifact.container import ArtifactError
 from icqr.artifact.records import Parts, Record, refusing
-from icqr.features import IntArray
 
 # Fields of scikit-learn's nodes that are stored as they are, by our name for them.
 _HISTOGRAM_FIELDS = {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from icqr._tables import IntArray
 from icqr.auditing.findings import (
     SLAB,
     as_json,
@@ -27,7 +28,6 @@ from icqr.auditing.inputs import GROUP_COLUMNS, Audited, Grouping, prepare
 from icqr.auditing.numbers import FEWEST_TO_SEARCH, marginal_numbers, risk_numbers, slab_numbers, worst_slab
 from icqr.auditing.regions import columns_of, find_rules
 from icqr.auditing.verdicts import CONFIDENCE, ERROR_RATE, OVER, UNDER, judge, tolerance
-from icqr.features import IntArray
 from icqr.metrics import WorstSlab, size_stratified_coverage
 from icqr.metrics.checks import CheckedRows
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from icqr._tables import FloatArray
 from icqr.auditing.audits import Audit, audit_rows
 from icqr.auditing.findings import as_json, html_page, markdown_list, markdown_table, percent, plain, records
 from icqr.auditing.inputs import Audited, prepare
 from icqr.auditing.verdicts import CONFIDENCE, ERROR_RATE, OVER, UNDER, holm
-from icqr.features import FloatArray
 from icqr.metrics.marginal import row_scores
 
 #: Numbers of an audit that the table shows.

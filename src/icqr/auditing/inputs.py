@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from icqr.features import FloatArray, IntArray, as_table
-from icqr.intervals import IntervalRegressor
+from icqr._predicting import IntervalRegressor
+from icqr._tables import FloatArray, IntArray, as_table
 from icqr.metrics.checks import CheckedRows, check_rows, check_share
 from icqr.partition import value_rule
 

@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from icqr._tables import FloatArray
 from icqr.auditing.findings import as_json, html_page, markdown, markdown_table, percent, plain, promise
 from icqr.calibration import check_coverage, conformal_rank, rows_needed
-from icqr.features import FloatArray
 from icqr.metrics.checks import check_share
 
 #: Sizes shown in every plan.

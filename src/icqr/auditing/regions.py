@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
-from icqr.features import FloatArray, IntArray
+from icqr._tables import FloatArray, IntArray
 from icqr.metrics.checks import equal_widths
 
 #: Fewer rows than this make no candidate.

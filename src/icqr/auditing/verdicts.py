@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from icqr.features import FloatArray
+from icqr._tables import FloatArray
 from icqr.metrics import binomial_interval
 
 #: Chance of any false alarm, "undercovers" or "overcovers", in one audit.

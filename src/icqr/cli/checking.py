@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from icqr._predicting import EXPLAINED
 from icqr.auditing import Audit, audit
 from icqr.auditing.findings import as_json
 from icqr.cli.building import need_report
@@ -16,7 +17,6 @@ from icqr.cli.data import check_column, check_numbers, read_data
 from icqr.cli.models import PREDICTED
 from icqr.cli.options import Bounds, Source
 from icqr.cli.wording import listed_names
-from icqr.intervals import EXPLAINED
 from icqr.reporting import report, summarize
 from icqr.reporting.tables import tables_of
 

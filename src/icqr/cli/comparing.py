@@ -10,6 +10,9 @@ from typing import Any
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
+from icqr._libraries import seeded
+from icqr._predicting import IntervalRegressor
+from icqr._tables import FloatArray
 from icqr.auditing import compare
 from icqr.auditing.findings import as_json, promise
 from icqr.calibration import quantile_levels
@@ -26,9 +29,6 @@ from icqr.cli.console import progress, say, say_all, say_json, say_table
 from icqr.cli.data import read_rows
 from icqr.cli.options import Setting, Source
 from icqr.families import Levels
-from icqr.features import FloatArray
-from icqr.intervals import IntervalRegressor
-from icqr.libraries import seeded
 from icqr.quantiles import QuantileModel
 from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.reporting import report, summarize

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from icqr._predicting import IntervalRegressor
 from icqr.artifact import load, save
 from icqr.artifact.container import ArtifactError
 from icqr.auditing.findings import as_json, promise
@@ -20,7 +21,6 @@ from icqr.cli.options import Setting, Source, Wanted
 from icqr.cli.reading import Table, Wish
 from icqr.cli.wording import closest, listed_names
 from icqr.cli.writing import ENDINGS, check_destination, write_table
-from icqr.intervals import IntervalRegressor
 from icqr.regressors import ICQR
 from icqr.reporting import summarize
 from icqr.reporting.choices import two_stages

@@ -144,7 +144,7 @@ def read_table(path: str, *, encoding: str | None = None, wish: Wish = EVERYTHIN
 def read_parquet_files(pattern: str, wish: Wish = EVERYTHING) -> Table:
     """Read the Parquet files of a pattern, in the order of their names, as one table."""
     need("pyarrow.parquet")
-    from icqr.parquet import listed, pieces_of, schema_of
+    from icqr._parquet import listed, pieces_of, schema_of
 
     files = listed(pattern)
     schema = schema_of(files)

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from icqr.extras import imported
+from icqr._messages import imported
 
 _MOST_NAMES = 12
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from icqr.atomic import replacing
+from icqr._files import replacing
 from icqr.auditing.findings import as_json, records
 
 #: How a table's name may end; that says what it is written as.

@@ -14,8 +14,8 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
+from icqr._tables import FloatArray, IntArray, Table
 from icqr.distributed.cluster import gathered, one, persisted, reduced
-from icqr.features import FloatArray, IntArray, Table
 from icqr.rows import RowBlocks, Rows, check_target, held_out_size, naming
 from icqr.scored import COVERAGES, MOST_COMPARED, MOST_SCORES, Scored, ScoredBlocks, Selected, score_block
 

@@ -13,12 +13,12 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from icqr import regressors
+from icqr._libraries import class_names, core_of
+from icqr._predicting import NOT_CALIBRATED, Coverages, IntervalRegressor, Seeds, is_list
 from icqr.distributed.blocks import SAMPLE_ROWS, DaskRows, check_table, example_of, is_collection
 from icqr.distributed.cluster import reduced
 from icqr.distributed.predicting import lazy_explanations, lazy_intervals, lazy_points
 from icqr.distributed.training import dask_twin_name, is_dask_estimator, local_twin, train_on_cluster
-from icqr.intervals import NOT_CALIBRATED, Coverages, IntervalRegressor, Seeds, is_list
-from icqr.libraries import class_names, core_of
 from icqr.partition import GroupPartition
 from icqr.quantiles import ResidualQuantiles, is_prefit
 from icqr.rows import Rows

@@ -11,10 +11,10 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
+from icqr._predicting import EXPLAINED, interval_columns, interval_names, is_list
+from icqr._tables import FloatArray
 from icqr.distributed.blocks import check_table, delayed_blocks, is_frame
 from icqr.distributed.cluster import one
-from icqr.features import FloatArray
-from icqr.intervals import EXPLAINED, interval_columns, interval_names, is_list
 from icqr.rows import naming
 
 

@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 from distributed import Client, Future, futures_of
 
+from icqr._libraries import Encoder, class_names
 from icqr.distributed.blocks import DaskRows
 from icqr.distributed.cluster import LOOK_SECONDS, PATIENCE, LostWorkerError, current_client, no_work, persisted
-from icqr.libraries import Encoder, class_names
 from icqr.quantiles import PointModel
 from icqr.rows import check_target
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from icqr._tables import FloatArray
 from icqr.calibration import conformal_rank, offset_level
 from icqr.experiments.benchmark_methods import Case, Method, Outcome
 from icqr.experiments.extras import need
-from icqr.features import FloatArray
 
 
 class _Column(RegressorMixin, BaseEstimator):

@@ -10,11 +10,11 @@ from zlib import crc32
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from icqr._tables import FloatArray
 from icqr.experiments.benchmark_methods import METHODS, Case, Outcome, split
 from icqr.experiments.benchmark_peers import PEERS
 from icqr.experiments.benchmark_settings import MORE, REAL, SYNTHETIC, Cell, Settings, load
 from icqr.experiments.notes import kept_warnings
-from icqr.features import FloatArray
 from icqr.metrics import (
     coverage_score,
     excess_risk,

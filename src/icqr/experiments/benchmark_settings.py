@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from icqr._libraries import seeded
 from icqr.datasets import load_dataset
 from icqr.experiments.extras import need
-from icqr.libraries import seeded
 from icqr.synthetic import Synthetic, make_linear_spread, make_radial_spread, make_sine_spread, make_sum_spread
 
 REAL = (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from icqr.features import FloatArray
+from icqr._tables import FloatArray
 
 
 @dataclass(frozen=True)

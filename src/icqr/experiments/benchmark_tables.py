@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from icqr._tables import FloatArray
 from icqr.experiments.benchmark_rows import FLOOR
 from icqr.experiments.benchmark_settings import AVERAGED, MORE, SYNTHETIC
 from icqr.experiments.benchmark_statistics import Paired, corrected_error, holm, mean_over_sets, paired, ratio_of_sums
 from icqr.experiments.tables import Table
-from icqr.features import FloatArray
 
 #: Interval scores that differ by less count as equal.
 MARGIN = 0.01

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from icqr.extras import imported
+from icqr._messages import imported
 
 
 def need(module: str, extra: str = "paper") -> Any:

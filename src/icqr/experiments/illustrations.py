@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from icqr._tables import FloatArray
 from icqr.calibration import conformal_quantile
 from icqr.experiments.drawing import INK, Album, new_figure
-from icqr.features import FloatArray
 from icqr.plots.style import GREEN, METHOD_COLORS, PURPLE
 
 if TYPE_CHECKING:

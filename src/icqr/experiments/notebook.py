@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.cluster import KMeans
 
-from icqr.features import FloatArray, IntArray, Table
+from icqr._tables import FloatArray, IntArray, Table
 from icqr.importance import PermutationImportance, median_absolute_error
 from icqr.partition import KMeansPartition
 

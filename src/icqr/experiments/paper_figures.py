@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from icqr._tables import FloatArray
 from icqr.experiments.drawing import INK, VARIANT_COLORS, VARIANT_LINES, Album, new_figure, style
 from icqr.experiments.illustrations import draw_illustrations
 from icqr.experiments.paper_rows import main_variants, pooled, read_rows
 from icqr.experiments.theory import write_theory
-from icqr.features import FloatArray
 from icqr.plots.style import METHOD_COLORS
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
+from icqr._tables import FloatArray, IntArray, Table
 from icqr.experiments import notebook
 from icqr.experiments.notes import kept_warnings
-from icqr.features import FloatArray, IntArray, Table
 from icqr.metrics import excess_risk, interval_iou, worst_slab_coverage
 from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.synthetic import Synthetic

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from icqr._tables import FloatArray, Table
 from icqr.cross_fitting import cross_fit
 from icqr.families import Levels
-from icqr.features import FloatArray, Table
 from icqr.quantiles import MEDIAN, QuantileModel, ResidualQuantiles
 
 

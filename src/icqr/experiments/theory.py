@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from icqr._tables import FloatArray, IntArray
 from icqr.calibration import conformal_rank
 from icqr.experiments.drawing import INK, Album, new_figure
 from icqr.experiments.notebook import interpolated_offset
 from icqr.experiments.tidy_rows import write_text
-from icqr.features import FloatArray, IntArray
 from icqr.metrics import binomial_interval
 from icqr.plots.style import GREEN, METHOD_COLORS, PURPLE
 

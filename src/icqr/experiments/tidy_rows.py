@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from icqr.atomic import replacing
+from icqr._files import replacing
 from icqr.experiments.extras import need
 
 #: Name, type and meaning of columns.

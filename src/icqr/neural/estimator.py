@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from icqr.features import FloatArray
+from icqr._tables import FloatArray
 from icqr.neural import checkpoints
 from icqr.neural.prediction import Layer, Replacer, blocks, raise_up
 

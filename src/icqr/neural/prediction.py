@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from icqr.features import FloatArray, IntArray
+from icqr._tables import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from icqr.neural.estimator import QuantileNetwork

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from icqr.features import as_table
+from icqr._tables import as_table
 from icqr.metrics.checks import Floats, Integers
 from icqr.plots.display import need, small_print
 from icqr.plots.style import Options, plain

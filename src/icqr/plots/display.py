@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from icqr.extras import imported
+from icqr._messages import imported
 from icqr.metrics.checks import Floats
 from icqr.plots.export import figure_to_svg
 from icqr.plots.style import GREY, percent, plain

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from icqr._predicting import IntervalRegressor
 from icqr.auditing.findings import percent, promise
-from icqr.intervals import IntervalRegressor
 from icqr.partition import KMeansPartition
 from icqr.quantiles import ResidualQuantiles
 from icqr.selection import ROWS

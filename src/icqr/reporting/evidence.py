@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from icqr._predicting import IntervalRegressor
+from icqr._tables import IntArray
 from icqr.auditing import Audit, Comparison
 from icqr.auditing.audits import audit_rows
 from icqr.auditing.comparison import compare_rows, named_methods
 from icqr.auditing.inputs import Audited, prepare
-from icqr.features import IntArray
-from icqr.intervals import IntervalRegressor
 
 
 @dataclass(frozen=True, eq=False)

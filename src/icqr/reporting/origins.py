@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from icqr._libraries import core_of
+from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
+from icqr._tables import as_table
 from icqr.auditing.findings import listed, percent, promise
-from icqr.features import as_table
-from icqr.intervals import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
-from icqr.libraries import core_of
 from icqr.reporting.choices import chosen_words, two_stages
 from icqr.reporting.evidence import Evidence
 

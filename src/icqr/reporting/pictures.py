@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from icqr._tables import align, as_table
 from icqr.auditing.findings import percent, promise
-from icqr.features import align, as_table
 from icqr.plots import (
     ExplainedVarianceDisplay,
     GroupCoverageDisplay,

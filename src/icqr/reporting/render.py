@@ -11,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from icqr.atomic import replacing
+from icqr._files import replacing
+from icqr._messages import imported
 from icqr.auditing.findings import as_json
-from icqr.extras import imported
 from icqr.reporting.evidence import Evidence, gather
 from icqr.reporting.pictures import pictures_of
 from icqr.reporting.summary import summary_of

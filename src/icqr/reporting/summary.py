@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from icqr._predicting import IntervalRegressor
 from icqr.auditing.audits import Audit
 from icqr.auditing.findings import plain, records
 from icqr.auditing.verdicts import HOLDS, OVER, UNDER
-from icqr.intervals import IntervalRegressor
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
 from icqr.reporting.choices import choice_of_k, importance_sentence, selections

@@ -18,6 +18,19 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
+from icqr._libraries import Encoder, core_of, prepares_rows
+from icqr._rules import describe_groups
+from icqr._tables import (
+    FloatArray,
+    IntArray,
+    Table,
+    align,
+    as_table,
+    blocks,
+    settle_kinds,
+    take_rows,
+    warn_about_text,
+)
 from icqr.calibration import (
     CONFORMITIES,
     SIDES,
@@ -31,19 +44,6 @@ from icqr.calibration import (
     sort_by_group,
     too_few_rows,
 )
-from icqr.descriptions import describe_groups
-from icqr.features import (
-    FloatArray,
-    IntArray,
-    Table,
-    align,
-    as_table,
-    blocks,
-    settle_kinds,
-    take_rows,
-    warn_about_text,
-)
-from icqr.libraries import Encoder, core_of, prepares_rows
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.partition import WholePartition

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from icqr.features import FloatArray, IntArray
-from icqr.libraries import class_names
+from icqr._libraries import class_names
+from icqr._tables import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
-from icqr.features import Features, FloatArray, IntArray, Table, readable_columns
+from icqr._tables import Features, FloatArray, IntArray, Table, readable_columns
 from icqr.weighted_space import MOST_CATEGORIES
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from icqr.features import FloatArray
+from icqr._tables import FloatArray
 
 LARGEST = float(np.finfo(np.float64).max)
 _SMALLEST_NORMAL = float(np.finfo(np.float64).smallest_normal)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from icqr.features import FloatArray, IntArray
+from icqr._tables import FloatArray, IntArray
 
 #: Sorted columns of numbers by group: (n_g, sides) for each.
 Block: TypeAlias = tuple[FloatArray, ...]

@@ -19,7 +19,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from icqr.features import Features, FloatArray, IntArray, Table, as_table, plain_numbers
+from icqr._tables import Features, FloatArray, IntArray, Table, as_table, plain_numbers
 
 
 @dataclass(frozen=True)
