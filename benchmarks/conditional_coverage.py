@@ -20,8 +20,8 @@ from sklearn.linear_model import QuantileRegressor
 
 from icqr import CQR, ICQR, GroupPartition, prefit
 from icqr.calibration import quantile_levels
+from icqr.datasets import Synthetic
 from icqr.experiments.benchmark_settings import SYNTHETIC
-from icqr.synthetic import Synthetic
 
 COVERAGE = 0.9
 LEVELS = tuple(quantile_levels(COVERAGE, "both"))

@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator, clone
 from hard_rows import LEVEL_WIDTHS, draw
 from icqr import CQR, ICQR, KMeansPartition, ResidualQuantiles, ScorePartition, WholePartition, load, prefit, save
 from icqr.calibration import Conformity
+from icqr.datasets import make_heteroscedastic, make_sine_spread
 from icqr.metrics import excess_risk, interval_score, pinball_loss
 from icqr.rows import Rows
 from icqr.selection import Evidence, pinball, select
-from icqr.synthetic import make_heteroscedastic, make_sine_spread
 
 LIGHT = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
 

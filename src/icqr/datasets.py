@@ -12,22 +12,16 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import Bunch
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+from sklearn.utils import Bunch, check_random_state
 
+from icqr._datafiles import FILES, DatasetCorruptedError, DatasetNotFoundError, Home, find_file, locate_file
 from icqr._tables import FloatArray
-from icqr.datafiles import FILES, DatasetCorruptedError, DatasetNotFoundError, Home, find_file, read_file
-from icqr.synthetic import (
-    Synthetic,
-    make_heteroscedastic,
-    make_linear_spread,
-    make_radial_spread,
-    make_sine_spread,
-    make_sum_spread,
-)
 
 __all__ = [
     "DatasetCorruptedError",
@@ -52,24 +46,30 @@ __all__ = [
     "make_sum_spread",
 ]
 
+Seed: TypeAlias = int | np.random.RandomState | None
 
-def _numbers(X: pd.DataFrame) -> FloatArray:
-    text = X.select_dtypes(exclude="number").columns
-    if len(text):
-        raise ValueError(
-            f"as_frame=False needs columns of numbers, but {', '.join(text)} hold text; keep as_frame=True"
-            " (icqr takes text columns as categories), or encode them first"
-        )
-    return X.to_numpy(dtype=np.float64)
+
+def _read(name: str, data_home: Home, **options: Any) -> pd.DataFrame:
+    """Read a known file; the options are those of `pandas.read_csv`."""
+    frame: pd.DataFrame = pd.read_csv(locate_file(FILES[name], data_home), **options)
+    return frame
 
 
 def _bunch(
     fetch: Callable[..., Any], name: str, frame: pd.DataFrame, target: str, return_X_y: bool, as_frame: bool
 ) -> Any:
+    """Return a frame as `fetch` was asked to: (X, y) or a Bunch, frames or arrays."""
     X, y = frame.drop(columns=target), frame[target]
-    data, labels = (X, y) if as_frame else (_numbers(X), y.to_numpy(dtype=np.float64))
+    text = X.select_dtypes(exclude="number").columns
+    if len(text) and not as_frame:
+        raise ValueError(
+            f"as_frame=False needs columns of numbers, but {', '.join(text)} hold text; keep as_frame=True"
+            " (icqr takes text columns as categories), or encode them first"
+        )
+    data, labels = (X, y) if as_frame else (X.to_numpy(dtype=np.float64), y.to_numpy(dtype=np.float64))
     if return_X_y:
         return data, labels
+
     about = inspect.cleandoc(fetch.__doc__ or "").split("Examples\n")[0].strip()
     return Bunch(
         data=data,
@@ -79,9 +79,6 @@ def _bunch(
         target_names=[target],
         DESCR=f"{about}\n\nRows: {len(X)}. Features: {X.shape[1]}. Target: {target}.\nSource: {FILES[name].source}.",
     )
-
-
-_COMMUNITIES = ("communities.data.gz", "communities_attributes.csv.gz")
 
 
 def fetch_boston(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -94,7 +91,7 @@ def fetch_boston(*, return_X_y: bool = False, as_frame: bool = True, data_home: 
     >>> fetch_boston().data.shape  # doctest: +SKIP
     (506, 13)
     """
-    return _bunch(fetch_boston, "boston.csv", read_file("boston.csv", data_home), "medv", return_X_y, as_frame)
+    return _bunch(fetch_boston, "boston.csv", _read("boston.csv", data_home), "medv", return_X_y, as_frame)
 
 
 def fetch_bike_sharing(
@@ -111,7 +108,7 @@ def fetch_bike_sharing(
     (17379, 12)
     """
     drop = ["instant", "dteday"] + ([] if leak else ["casual", "registered"])
-    frame = read_file("bike_sharing_hour.csv", data_home).drop(columns=drop)
+    frame = _read("bike_sharing_hour.csv", data_home).drop(columns=drop)
     return _bunch(fetch_bike_sharing, "bike_sharing_hour.csv", frame, "cnt", return_X_y, as_frame)
 
 
@@ -126,7 +123,7 @@ def fetch_blog_feedback(*, return_X_y: bool = False, as_frame: bool = True, data
     (60021, 280)
     """
     names = [*(f"x{j}" for j in range(1, 281)), "comments"]
-    frame = read_file("blog_feedback.csv.gz", data_home, header=None, names=names)
+    frame = _read("blog_feedback.csv.gz", data_home, header=None, names=names)
     return _bunch(fetch_blog_feedback, "blog_feedback.csv.gz", frame, "comments", return_X_y, as_frame)
 
 
@@ -138,7 +135,7 @@ def fetch_protein(*, return_X_y: bool = False, as_frame: bool = True, data_home:
     >>> fetch_protein().data.shape  # doctest: +SKIP
     (45730, 9)
     """
-    frame = read_file("protein_casp.csv.gz", data_home)
+    frame = _read("protein_casp.csv.gz", data_home)
     return _bunch(fetch_protein, "protein_casp.csv.gz", frame, "RMSD", return_X_y, as_frame)
 
 
@@ -153,7 +150,7 @@ def fetch_concrete(*, return_X_y: bool = False, as_frame: bool = True, data_home
     (1030, 8)
     """
     mixture = ["cement", "slag", "fly_ash", "water", "superplasticizer", "coarse_aggregate", "fine_aggregate"]
-    frame = read_file("concrete.csv.gz", data_home, header=0, names=[*mixture, "age", "strength"])
+    frame = _read("concrete.csv.gz", data_home, header=0, names=[*mixture, "age", "strength"])
     return _bunch(fetch_concrete, "concrete.csv.gz", frame, "strength", return_X_y, as_frame)
 
 
@@ -171,7 +168,7 @@ def fetch_star(*, return_X_y: bool = False, as_frame: bool = True, data_home: Ho
     >>> fetch_star().data.shape  # doctest: +SKIP
     (2161, 39)
     """
-    complete = read_file("star.csv.gz", data_home, index_col=0).dropna().reset_index(drop=True)
+    complete = _read("star.csv.gz", data_home, index_col=0).dropna().reset_index(drop=True)
     scores = [f"{subject}{grade}" for subject in ("read", "math") for grade in "k123"]
     frame = complete.drop(columns=scores).assign(score=complete[scores].sum(axis=1))
     return _bunch(fetch_star, "star.csv.gz", frame, "score", return_X_y, as_frame)
@@ -188,9 +185,10 @@ def fetch_communities(*, return_X_y: bool = False, as_frame: bool = True, data_h
     >>> fetch_communities().data.shape  # doctest: +SKIP
     (1994, 122)
     """
-    names = read_file(_COMMUNITIES[1], data_home)["attributes"].str.strip().tolist()
-    frame = read_file(_COMMUNITIES[0], data_home, header=None, names=names, na_values="?").drop(columns=names[:5])
-    return _bunch(fetch_communities, _COMMUNITIES[0], frame, "ViolentCrimesPerPop", return_X_y, as_frame)
+    names = _read("communities_attributes.csv.gz", data_home)["attributes"].str.strip().tolist()
+    frame = _read("communities.data.gz", data_home, header=None, names=names, na_values="?")
+    frame = frame.drop(columns=names[:5])
+    return _bunch(fetch_communities, "communities.data.gz", frame, "ViolentCrimesPerPop", return_X_y, as_frame)
 
 
 def fetch_california_housing(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -203,7 +201,7 @@ def fetch_california_housing(*, return_X_y: bool = False, as_frame: bool = True,
     >>> fetch_california_housing().data.shape  # doctest: +SKIP
     (20640, 8)
     """
-    frame = read_file("california_housing.csv.gz", data_home)
+    frame = _read("california_housing.csv.gz", data_home)
     return _bunch(
         fetch_california_housing, "california_housing.csv.gz", frame, "median_house_value", return_X_y, as_frame
     )
@@ -217,7 +215,7 @@ def fetch_diamonds(*, return_X_y: bool = False, as_frame: bool = True, data_home
     >>> fetch_diamonds().data.shape  # doctest: +SKIP
     (53940, 9)
     """
-    frame = read_file("diamonds.csv.gz", data_home)
+    frame = _read("diamonds.csv.gz", data_home)
     return _bunch(fetch_diamonds, "diamonds.csv.gz", frame, "price", return_X_y, as_frame)
 
 
@@ -232,10 +230,178 @@ def fetch_kc_house(*, return_X_y: bool = False, as_frame: bool = True, data_home
     >>> fetch_kc_house().data.shape  # doctest: +SKIP
     (21613, 19)
     """
-    frame = read_file("kc_house.csv.gz", data_home).drop(columns="id")
+    frame = _read("kc_house.csv.gz", data_home).drop(columns="id")
     date = pd.to_datetime(frame["date"], format="%Y%m%dT%H%M%S")
     frame["date"] = (date - pd.Timestamp("2014-05-02")).dt.days
     return _bunch(fetch_kc_house, "kc_house.csv.gz", frame, "price", return_X_y, as_frame)
+
+
+_SMALLEST_SCALE = 1e-9  # so that every row has a proper law, also outside the unit cube
+
+
+@dataclass(frozen=True, eq=False)  # frames have no single answer to ==
+class Synthetic:
+    """Rows drawn from Y | X ~ N(mean(X), scale(X)²), together with the truth about them.
+
+    `scale` is a standard deviation. Where it is below 1e-9, as it may be outside the unit cube, 1e-9 is used, so that
+    every row has a proper law.
+
+    Attributes
+    ----------
+    X : DataFrame of shape (n, d)
+        Independent uniform features x1, …, xd on [0, 1].
+    y : Series
+    mean, scale : functions from an (n, d) array to n numbers
+
+    Examples
+    --------
+    >>> data = make_linear_spread(3, random_state=0)
+    >>> oracle = data.quantile(data.X, [0.05, 0.95])
+    >>> data.coverage(data.X, oracle).round(6)
+    array([0.9, 0.9, 0.9])
+    """
+
+    X: pd.DataFrame
+    y: pd.Series
+    mean: Callable[[FloatArray], FloatArray]
+    scale: Callable[[FloatArray], FloatArray]
+
+    def quantile(self, X: ArrayLike | pd.DataFrame, level: float | ArrayLike) -> FloatArray:
+        """Return the true conditional quantiles: (n,) for one level, (n, levels) for a list.
+
+        Examples
+        --------
+        >>> make_sine_spread(random_state=0).quantile([[0.25, 0.5]], 0.5).round(6)
+        array([0.6])
+        """
+        levels = np.asarray(level, dtype=np.float64)
+        if not np.all((levels >= 0) & (levels <= 1)):
+            raise ValueError(f"level must be between 0 and 1, got {level!r}; a median is 0.5, not 50")
+        mean, scale = self._law(X)
+        shape = (-1,) + (1,) * levels.ndim
+        return np.asarray(mean.reshape(shape) + scale.reshape(shape) * ndtri(levels))
+
+    def coverage(self, X: ArrayLike | pd.DataFrame, intervals: ArrayLike) -> FloatArray:
+        """Return, for each row, the true probability that Y falls in its interval; bounds may be infinite.
+
+        Examples
+        --------
+        >>> make_sine_spread(random_state=0).coverage([[0.25, 0.5]], [[0.6, float("inf")]]).round(6)
+        array([0.5])
+        """
+        mean, scale = self._law(X)
+        bounds = np.asarray(intervals, dtype=np.float64)
+        if bounds.shape != (len(mean), 2):
+            raise ValueError(f"intervals must have shape ({len(mean)}, 2), one row per row of X, got {bounds.shape}")
+        below = ndtr((bounds - mean[:, None]) / scale[:, None])
+        return np.asarray(np.maximum(below[:, 1] - below[:, 0], 0.0))
+
+    def _law(self, X: ArrayLike | pd.DataFrame) -> tuple[FloatArray, FloatArray]:
+        rows = np.asarray(X, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != self.X.shape[1]:
+            raise ValueError(f"X must have shape (n, {self.X.shape[1]}), as the rows that were drawn; got {rows.shape}")
+        return self.mean(rows), np.maximum(self.scale(rows), _SMALLEST_SCALE)
+
+
+def _draw(
+    mean: Callable[[FloatArray], FloatArray],
+    scale: Callable[[FloatArray], FloatArray],
+    shape: tuple[int, int],
+    random_state: Seed,
+) -> Synthetic:
+    if shape[0] < 1:
+        raise ValueError(f"n_samples must be at least 1, got {shape[0]}")
+    rng = check_random_state(random_state)
+    X = rng.uniform(size=shape)
+    y = mean(X) + np.maximum(scale(X), _SMALLEST_SCALE) * rng.standard_normal(shape[0])
+    names = [f"x{j + 1}" for j in range(shape[1])]
+    return Synthetic(pd.DataFrame(X, columns=names), pd.Series(y, name="y"), mean, scale)
+
+
+@overload
+def make_heteroscedastic(
+    n_samples: int = ..., *, n_features: int = ..., random_state: Seed = ..., return_X_y: Literal[False] = ...
+) -> Synthetic: ...
+@overload
+def make_heteroscedastic(
+    n_samples: int = ..., *, n_features: int = ..., random_state: Seed = ..., return_X_y: Literal[True]
+) -> tuple[pd.DataFrame, pd.Series]: ...
+def make_heteroscedastic(
+    n_samples: int = 1000, *, n_features: int = 5, random_state: Seed = None, return_X_y: bool = False
+) -> Synthetic | tuple[pd.DataFrame, pd.Series]:
+    """Y = 2x₁ + sin(2πx₂) + N(0, s), s = 0.1 + x₁ a standard deviation; the other features are noise.
+
+    The spread grows elevenfold along x1, so one width for all rows is wrong almost everywhere. X is uniform on [0, 1].
+    Returns a `Synthetic`, or (X, y) with `return_X_y=True`.
+
+    Examples
+    --------
+    >>> X, y = make_heteroscedastic(200, random_state=0, return_X_y=True)
+    >>> X.shape, y.name
+    ((200, 5), 'y')
+    """
+    if n_features < 2:
+        raise ValueError(f"n_features must be at least 2, as y depends on x1 and x2; got {n_features}")
+    data = _draw(
+        lambda Z: 2 * Z[:, 0] + np.sin(2 * np.pi * Z[:, 1]),
+        lambda Z: 0.1 + Z[:, 0],
+        (n_samples, n_features),
+        random_state,
+    )
+    return (data.X, data.y) if return_X_y else data
+
+
+def make_linear_spread(n_samples: int = 1000, *, random_state: Seed = None) -> Synthetic:
+    """Y = 0.8x₁ + 0.1x₂ + N(0, s), s = 0.5 + (x₁ + x₂)/2 a standard deviation; X uniform on [0, 1]².
+
+    Examples
+    --------
+    >>> make_linear_spread(random_state=0).quantile([[1, 1]], 0.5).round(6)
+    array([0.9])
+    """
+    return _draw(
+        lambda Z: 0.8 * Z[:, 0] + 0.1 * Z[:, 1], lambda Z: 0.5 + (Z[:, 0] + Z[:, 1]) / 2, (n_samples, 2), random_state
+    )
+
+
+def make_sine_spread(n_samples: int = 1000, *, random_state: Seed = None) -> Synthetic:
+    """Y = 0.5 sin(2πx₁) + 0.2x₂ + N(0, s), s = 0.1 + 0.4x₁ a standard deviation; X uniform on [0, 1]².
+
+    Examples
+    --------
+    >>> make_sine_spread(random_state=0).quantile([[0.25, 1]], 0.5).round(6)
+    array([0.7])
+    """
+    return _draw(
+        lambda Z: 0.5 * np.sin(2 * np.pi * Z[:, 0]) + 0.2 * Z[:, 1],
+        lambda Z: 0.1 + 0.4 * Z[:, 0],
+        (n_samples, 2),
+        random_state,
+    )
+
+
+def make_radial_spread(n_samples: int = 1000, *, random_state: Seed = None) -> Synthetic:
+    """Y = √(x₁² + x₂²) + x₁ + N(0, s), s = 0.6 + 0.5x₂² a standard deviation; X uniform on [0, 1]².
+
+    Examples
+    --------
+    >>> make_radial_spread(random_state=0).quantile([[0.6, 0.8]], 0.5).round(6)
+    array([1.6])
+    """
+    return _draw(
+        lambda Z: np.hypot(Z[:, 0], Z[:, 1]) + Z[:, 0], lambda Z: 0.6 + 0.5 * Z[:, 1] ** 2, (n_samples, 2), random_state
+    )
+
+
+def make_sum_spread(n_samples: int = 1000, *, random_state: Seed = None) -> Synthetic:
+    """Y = 3x₁ + 0.5x₂ + x₃ + N(0, s), s = |x₁| + |x₂| + |x₃| a standard deviation; X uniform on [0, 1]³.
+
+    Examples
+    --------
+    >>> make_sum_spread(random_state=0).quantile([[1, 1, 1]], 0.5).round(6)
+    array([4.5])
+    """
+    return _draw(lambda Z: Z @ np.array([3.0, 0.5, 1.0]), lambda Z: np.abs(Z).sum(axis=1), (n_samples, 3), random_state)
 
 
 @dataclass(frozen=True)
@@ -257,7 +423,9 @@ _KNOWN = {
     "protein": _Known(fetch_protein, 45730, 9, "RMSD", ("protein_casp.csv.gz",)),
     "concrete": _Known(fetch_concrete, 1030, 8, "strength", ("concrete.csv.gz",)),
     "star": _Known(fetch_star, 2161, 39, "score", ("star.csv.gz",)),
-    "communities": _Known(fetch_communities, 1994, 122, "ViolentCrimesPerPop", _COMMUNITIES),
+    "communities": _Known(
+        fetch_communities, 1994, 122, "ViolentCrimesPerPop", ("communities.data.gz", "communities_attributes.csv.gz")
+    ),
     "california": _Known(fetch_california_housing, 20640, 8, "median_house_value", ("california_housing.csv.gz",)),
     "diamonds": _Known(fetch_diamonds, 53940, 9, "price", ("diamonds.csv.gz",)),
     "kc_house": _Known(fetch_kc_house, 21613, 19, "price", ("kc_house.csv.gz",)),
@@ -287,7 +455,7 @@ def list_datasets(*, data_home: Home = None) -> pd.DataFrame:
 
 
 def load_dataset(name: str, *, data_home: Home = None) -> tuple[pd.DataFrame, pd.Series]:
-    """Load a data set by its short name, as `list_datasets` gives it; the synthetic ones are drawn with seed 0.
+    """Load a data set by its short name, as listed by `list_datasets`; the synthetic ones are drawn with seed 0.
 
     Examples
     --------

@@ -13,8 +13,7 @@ from icqr.cli.console import note
 from icqr.cli.options import Source
 from icqr.cli.reading import EVERYTHING, Table, Wish, read_parquet_files, read_table
 from icqr.cli.wording import did_you_mean, listed_names
-from icqr.datasets import list_datasets, load_dataset
-from icqr.synthetic import make_heteroscedastic
+from icqr.datasets import list_datasets, load_dataset, make_heteroscedastic
 
 #: Rows of the built-in data.
 _BUILT_IN = 8000

@@ -11,13 +11,13 @@ from sklearn.model_selection import train_test_split
 
 from icqr._tables import FloatArray, IntArray, Table
 from icqr.calibration import quantile_levels
+from icqr.datasets import Synthetic
 from icqr.experiments import notebook
 from icqr.experiments.benchmark_settings import AVERAGED, MORE, Base, Settings
 from icqr.experiments.shared_fits import Fits, FoldMean, Shared, SharedResiduals
 from icqr.partition import GroupPartition, ScorePartition
 from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.rows import Rows
-from icqr.synthetic import Synthetic
 
 #: Groups by width; crepes has as many by default.
 _WIDTH_BINS = 10

@@ -12,9 +12,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from icqr._libraries import seeded
-from icqr.datasets import load_dataset
+from icqr.datasets import (
+    Synthetic,
+    load_dataset,
+    make_linear_spread,
+    make_radial_spread,
+    make_sine_spread,
+    make_sum_spread,
+)
 from icqr.experiments.extras import need
-from icqr.synthetic import Synthetic, make_linear_spread, make_radial_spread, make_sine_spread, make_sum_spread
 
 REAL = (
     "bike",

@@ -55,14 +55,20 @@ import pandas as pd
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from icqr.datasets import load_dataset
+from icqr.datasets import (
+    Synthetic,
+    load_dataset,
+    make_linear_spread,
+    make_radial_spread,
+    make_sine_spread,
+    make_sum_spread,
+)
 from icqr.experiments import notebook, paper_figures, paper_tables
 from icqr.experiments.extras import need
 from icqr.experiments.paper_methods import CELLS, CHANGED, LEVELS, Case, Split, run_cell, split_as_notebook
 from icqr.experiments.paper_rows import Parts, gather
 from icqr.experiments.progress import lines_or_bar, run_command, steps
 from icqr.neural import QuantileNetwork
-from icqr.synthetic import Synthetic, make_linear_spread, make_radial_spread, make_sine_spread, make_sum_spread
 
 _CHUNK = 25  # networks trained at the same time
 _SYNTHETIC_ROWS = 4000

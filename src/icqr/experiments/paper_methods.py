@@ -13,11 +13,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
 from icqr._tables import FloatArray, IntArray, Table
+from icqr.datasets import Synthetic
 from icqr.experiments import notebook
 from icqr.experiments.notes import kept_warnings
 from icqr.metrics import excess_risk, interval_iou, worst_slab_coverage
 from icqr.regressors import CQR, ICQR, QR, Naive
-from icqr.synthetic import Synthetic
 
 COVERAGE = 0.9
 LEVELS = (0.05, 0.5, 0.95)

@@ -11,9 +11,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import pandas as pd
+from typing import TypeAlias
 
 from icqr._messages import imported
 
@@ -60,6 +58,11 @@ class DataFile:
     def plain(self) -> str:
         """The name without .gz."""
         return self.name.removesuffix(".gz")
+
+    @property
+    def recipe(self) -> str:
+        """Where the file comes from and how to build it."""
+        return f"Source: {self.source}. How to build it: {self.build}; its sha256, uncompressed, is {self.contents}."
 
 
 _UCI = "https://archive.ics.uci.edu"
@@ -125,88 +128,8 @@ FILES = {file.name: file for file in (
 # fmt: on
 
 
-def _pooch() -> Any:
-    return imported("pooch", "downloading data needs", "icqr[data]")
-
-
-def _folders(data_home: Home) -> list[Path]:
-    """Return the folders in which files are looked up, in order."""
-    given = [os.fspath(home) for home in (data_home, os.environ.get("ICQR_DATA_HOME")) if home]
-    with contextlib.suppress(ImportError):  # the cache is pooch's: without it there is none
-        given.append(os.fspath(_pooch().os_cache("icqr")))
-    return [Path(folder).expanduser() for folder in given]
-
-
-def find_file(file: DataFile, data_home: Home) -> Path | None:
-    """Look a file up, packed or plain, without a look at its bytes."""
-    places = (folder / name for folder in _folders(data_home) for name in (file.name, file.plain))
-    return next((path for path in places if path.is_file()), None)
-
-
-def _unpacked_sha256(path: Path) -> str:
-    try:
-        with gzip.open(path) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except (OSError, EOFError, zlib.error) as error:
-        return f"unreadable ({error})"
-
-
-def _check(path: Path, file: DataFile, where: str) -> None:
-    """Raise if `path`, which came from `where`, has other bytes than `file`."""
-    packed = path.suffix == ".gz"
-    expected = file.sha256 if packed else file.contents
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != expected and not (packed and _unpacked_sha256(path) == file.contents):
-        raise DatasetCorruptedError(
-            f"{where} is not the {file.name} that is known here: expected sha256 {expected}, found {found}"
-            f" (uncompressed, expected {file.contents}). Remove it and put the right file in its place. {_recipe(file)}"
-        )
-
-
-def _recipe(file: DataFile) -> str:
-    return f"Source: {file.source}. How to build it: {file.build}; its sha256, uncompressed, is {file.contents}."
-
-
-def _missing(file: DataFile, data_home: Home, why: str) -> DatasetNotFoundError:
-    folders = ", ".join(map(str, _folders(data_home))) or "no folder, as none is set"
-    plain = "" if file.plain == file.name else f" (or {file.plain}, uncompressed)"
-    return DatasetNotFoundError(
-        f"{file.name} was not found in {folders}, and {why}. Put {file.name}{plain} in a folder"
-        f" and set the environment variable ICQR_DATA_HOME to it, or pass data_home=. {_recipe(file)}"
-    )
-
-
-def _extract(archive: Path, member: str) -> Path:
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            return Path(opened.extract(member, archive.parent))
-    except (zipfile.BadZipFile, zlib.error, KeyError) as error:
-        raise DatasetCorruptedError(f"the archive that was downloaded for {member} is damaged: {error}") from error
-
-
-def _download(file: DataFile, data_home: Home) -> Path:
-    """Download into a temporary folder; only a file whose bytes were checked gets its final name."""
-    if file.address is None:
-        raise _missing(file, data_home, "no public address is known to serve the same bytes")
-    pooch = _pooch()
-    folder = Path(data_home or pooch.os_cache("icqr")).expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".icqr-") as work:
-            path = Path(work, "download")
-            pooch.HTTPDownloader()(file.address, os.fspath(path), None)
-            path = _extract(path, file.member) if file.member else path
-            _check(path, file, file.address)
-            return path.replace(folder / file.plain)
-    except DatasetCorruptedError:
-        raise
-    except OSError as error:
-        raise _missing(file, data_home, f"the download from {file.address} failed: {error}") from error
-
-
 def locate_file(file: DataFile, data_home: Home) -> Path:
-    """Give the path of a file whose bytes were checked, downloading it if it is nowhere."""
+    """Return the path of a file whose bytes were checked; a file that is in no folder is downloaded."""
     path = find_file(file, data_home)
     if path is None:
         return _download(file, data_home)
@@ -214,7 +137,74 @@ def locate_file(file: DataFile, data_home: Home) -> Path:
     return path
 
 
-def read_file(name: str, data_home: Home, **options: Any) -> pd.DataFrame:
-    """Read a known file; the options are those of `pandas.read_csv`."""
-    frame: pd.DataFrame = pd.read_csv(locate_file(FILES[name], data_home), **options)
-    return frame
+def find_file(file: DataFile, data_home: Home) -> Path | None:
+    """Return where a file is, packed or plain, without reading it; None if it is in no folder."""
+    places = (folder / name for folder in _folders(data_home) for name in (file.name, file.plain))
+    return next((path for path in places if path.is_file()), None)
+
+
+def _folders(data_home: Home) -> list[Path]:
+    """Return the folders in which files are looked up, in order."""
+    folders = [Path(home) for home in (data_home, os.environ.get("ICQR_DATA_HOME")) if home]
+    with contextlib.suppress(ImportError):  # the cache is pooch's: without it there is none
+        folders.append(_cache())
+    return [folder.expanduser() for folder in folders]
+
+
+def _cache() -> Path:
+    return Path(imported("pooch", "downloading data needs", "icqr[data]").os_cache("icqr"))
+
+
+def _check(path: Path, file: DataFile, where: str) -> None:
+    """Raise if `path`, which came from `where`, has other bytes than `file`."""
+    packed = path.suffix == ".gz"
+    expected = file.sha256 if packed else file.contents
+    with path.open("rb") as stream:
+        actual = hashlib.file_digest(stream, "sha256").hexdigest()
+    if actual == expected:
+        return
+
+    # Somebody else's gzip of the right contents is as good.
+    with contextlib.suppress(OSError, EOFError, zlib.error):
+        if packed:
+            with gzip.open(path) as unpacked:
+                if hashlib.file_digest(unpacked, "sha256").hexdigest() == file.contents:
+                    return
+    raise DatasetCorruptedError(
+        f"{where} is not the {file.name} that is known here: expected sha256 {expected}, found {actual}"
+        f" (uncompressed, expected {file.contents}). Remove it and put the right file in its place. {file.recipe}"
+    )
+
+
+def _download(file: DataFile, data_home: Home) -> Path:
+    """Download into a temporary folder; only a file whose bytes were checked gets its final name."""
+    if file.address is None:
+        raise _missing(file, data_home, "no public address is known to serve the same bytes")
+    folder = Path(data_home or _cache()).expanduser()
+    download = imported("pooch", "downloading data needs", "icqr[data]").HTTPDownloader()
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".icqr-") as work:
+            path = Path(work, "download")
+            download(file.address, os.fspath(path), None)
+            if file.member:
+                with zipfile.ZipFile(path) as archive:
+                    path = Path(archive.extract(file.member, work))
+            _check(path, file, file.address)
+            return path.replace(folder / file.plain)
+    except (zipfile.BadZipFile, zlib.error, KeyError) as error:
+        raise DatasetCorruptedError(f"the archive that was downloaded for {file.name} is damaged: {error}") from error
+    except DatasetCorruptedError:
+        raise
+    except OSError as error:
+        raise _missing(file, data_home, f"the download from {file.address} failed: {error}") from error
+
+
+def _missing(file: DataFile, data_home: Home, why: str) -> DatasetNotFoundError:
+    folders = ", ".join(map(str, _folders(data_home))) or "no folder, as none is set"
+    plain = "" if file.plain == file.name else f" (or {file.plain}, uncompressed)"
+    return DatasetNotFoundError(
+        f"{file.name} was not found in {folders}, and {why}. Put {file.name}{plain} in a folder"
+        f" and set the environment variable ICQR_DATA_HOME to it, or pass data_home=. {file.recipe}"
+    )
