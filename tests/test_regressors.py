@@ -1,5 +1,6 @@
 """Naive, QR, CQR and ICQR as estimators: what they give, what they keep, and how they work inside scikit-learn."""
 
+import copy
 import pickle
 from collections.abc import Iterator
 from fractions import Fraction
@@ -33,9 +34,10 @@ from icqr import (
     QuantileModel,
     ScorePartition,
     WholePartition,
-    features,
+    _tables,
     prefit,
 )
+from icqr.calibration import Calibration
 from icqr.metrics import coverage_score, interval_score, pinball_loss
 
 METHODS = (Naive, QR, CQR, ICQR)
@@ -154,12 +156,26 @@ def test_quantiles_are_those_of_the_model_sorted(method: Any, side: str, levels:
     model = fitted(method, side=side)
     quantiles = model.predict_quantiles(X_NEW)
     assert model.model_.levels_ == levels
-    assert quantiles.shape == (len(X_NEW), len(levels))
-    assert np.all(np.diff(quantiles, axis=1) >= 0)
+    assert quantiles.shape == (len(X_NEW), 3)
+    assert np.all(quantiles[:, :-1] <= quantiles[:, 1:])
+    assert np.isinf(quantiles).any(axis=0).tolist() == [side == "upper", False, side == "lower"]
 
 
-def test_naive_has_no_quantiles() -> None:
-    assert not hasattr(Naive(), "predict_quantiles")
+def test_naive_has_its_prediction_as_all_raw_bounds() -> None:
+    model = plain(Naive)
+    np.testing.assert_array_equal(model.predict_quantiles(X_NEW), np.tile(model.predict(X_NEW)[:, None], 3))
+
+
+@pytest.mark.parametrize("method", [Naive, CQR, ICQR])
+def test_a_calibration_through_the_doors_is_that_of_calibrate(method: Any) -> None:
+    model = plain(method)
+    groups, scores = model.conformity_scores(X_NEW, Y_NEW)
+    np.testing.assert_array_equal(groups, model.assign(X_NEW))
+    calibration = Calibration.from_scores(model.conformity_, scores, groups, model.n_groups_)
+    through_doors = copy.copy(model).with_calibration(calibration)
+    calibrated = copy.copy(model).calibrate(X_NEW, Y_NEW)
+    pd.testing.assert_frame_equal(through_doors.groups_, calibrated.groups_)
+    np.testing.assert_array_equal(through_doors.predict_interval(X_NEW), calibrated.predict_interval(X_NEW))
 
 
 def test_naive_intervals_all_have_one_width() -> None:
@@ -710,9 +726,9 @@ def test_a_frame_after_an_array_is_taken_by_position_with_scikit_learns_warning(
 def test_quantiles_of_some_of_the_fitted_levels() -> None:
     model = plain(CQR)
     every = model.predict_quantiles(X_NEW)
-    np.testing.assert_array_equal(model.predict_quantiles(X_NEW, [0.9, 0.5]), every[:, [2, 1]])
+    np.testing.assert_array_equal(model.model_.predict(X_NEW, [0.9, 0.5]), every[:, [2, 1]])
     with pytest.raises(ValueError, match=r"levels must be among the fitted ones, \(0\.1, 0\.5, 0\.9\), got 0\.2"):
-        model.predict_quantiles(X_NEW, [0.2])
+        model.model_.predict(X_NEW, [0.2])
 
 
 def test_a_warning_about_small_groups_points_to_the_users_line() -> None:
@@ -750,7 +766,7 @@ def test_a_users_partition_that_sees_calibration_rows_has_no_exact_promise(data:
 def test_predictions_in_blocks_are_the_same_to_the_bit(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     several = None if isinstance(model, QR) else [0.8, 0.9]
     whole = model.predict(X), model.predict_interval(X), model.predict_interval(X, coverage=several)
-    monkeypatch.setattr(features, "ROWS_AT_ONCE", 64)
+    monkeypatch.setattr(_tables, "ROWS_AT_ONCE", 64)
     blocks = model.predict(X), model.predict_interval(X), model.predict_interval(X, coverage=several)
     for one, other in zip(whole, blocks, strict=True):
         np.testing.assert_array_equal(one, other)

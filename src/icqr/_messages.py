@@ -1,13 +1,35 @@
-"""Libraries that are no core dependencies, imported only when they are used."""
+"""What the library says to its user: warnings that name the user's own line, and extras that are not installed."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+_PACKAGE = str(Path(__file__).parent)
 
 
-def imported(module: str, who_needs: str, install: str) -> Any:
-    """Import a module, or say who needs it and how to install it.
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside the package that led here, however many functions lie between.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("too few rows")
+    >>> str(caught[0].message)
+    'too few rows'
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def imported(module: str, who_needs: str, install: str) -> ModuleType:
+    """Import a library that is not a core dependency, or say who needs it and how to install it.
 
     Examples
     --------

@@ -209,6 +209,36 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 intervals[level, block] = self.conformity_.intervals(bounds, table[labels[block]])
         return np.moveaxis(intervals, 0, 2) if is_list(coverage) else intervals[0]
 
+    def predict_quantiles(self, X: Any) -> FloatArray:
+        """Return (n, 3) raw bounds: lower, median, upper, as they are before calibration.
+
+        A side that is not asked for is infinite; `Naive` has its prediction three times.
+        """
+        self._check_fitted()
+        X = self._check_table(X)
+        return np.concatenate([self._bounds(take_rows(X, block))[0] for block in blocks(len(X))])
+
+    def assign(self, X: Any) -> IntArray:
+        """Return the group of each row; -1 for rows of no known group."""
+        self._check_fitted()
+        return self._assign(self._check_table(X))
+
+    def conformity_scores(self, X: Any, y: Any) -> tuple[IntArray, FloatArray]:
+        """Return each labelled row's group, and its (n, 1) scores: (n, 2) with one offset per side.
+
+        `Calibration.from_scores` makes a calibration of them, and `with_calibration` puts it in place.
+        """
+        self._check_fitted()
+        rows = self._check_rows(X, y)
+        parts = [self._score(take_rows(rows.X, block), rows.y[block])[0] for block in blocks(len(rows))]
+        return self._assign(rows.X), np.concatenate(parts)
+
+    def with_calibration(self, calibration: Calibration) -> Self:
+        """Put a calibration made of fresh rows in place, and return the model itself, as `calibrate` does."""
+        self._check_fitted()
+        self.calibration_ = replace(calibration, small_groups=self.small_groups, guarantee=self._fresh_guarantee())
+        return self
+
     def explain(self, X: Any, coverage: float | None = None) -> pd.DataFrame:
         """Say for each row how its interval came about and what is promised.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -119,19 +118,6 @@ class _QuantileRegressor(IntervalRegressor):
         if self.conformity != "cqr":
             widths = np.concatenate([self.conformity_.widths(bounds) for bounds, _ in parts])
             self.conformity_ = replace(self.conformity_, floor=width_floor(widths))
-
-    def predict_quantiles(self, X: Any, levels: Sequence[float] | None = None) -> FloatArray:
-        """Give the quantile model's own predictions, (n, levels), sorted in each row.
-
-        Parameters
-        ----------
-        X : table
-            Rows to predict.
-        levels : sequence of float, optional
-            Some of the fitted levels, `model_.levels_`; by default all.
-        """
-        self._check_fitted()
-        return np.asarray(self.model_.predict(self._check_table(X), levels))
 
 
 #: Rows from which groups are put into words; calibration rows on which the leak alarm looks at the median's error.
