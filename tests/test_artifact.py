@@ -54,9 +54,9 @@ from icqr import (
 )
 from icqr.artifact import ArtifactError
 from icqr.artifact.scikit import ESTIMATORS
+from icqr.calibration import SelectedCalibration
 from icqr.datasets import fetch_bike_sharing
 from icqr.neural import QuantileNetwork
-from icqr.scored import SelectedCalibration
 
 DATA = Path(__file__).with_name("data")
 

@@ -18,10 +18,10 @@ from sklearn.preprocessing import StandardScaler
 
 import icqr
 from icqr._predicting import EXPLAINED
+from icqr.calibration import COVERAGES, SelectedCalibration
 from icqr.distributed import CQR, ICQR, QR, Naive, connect, on_dask, progress, sample, write_parquet
 from icqr.distributed.blocks import Blocks, Cut, DaskRows, shared_out
 from icqr.distributed.estimators import _light
-from icqr.scored import COVERAGES, SelectedCalibration
 
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")

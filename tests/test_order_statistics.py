@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from icqr._order_statistics import Counts, Search, from_keys, select, to_keys
-from icqr.calibration import Calibration, Conformity, sort_by_group
-from icqr.scored import COVERAGES, Scored, ScoredBlocks, SelectedCalibration
+from icqr.calibration import COVERAGES, Calibration, Conformity, SelectedCalibration, sort_by_group
+from icqr.scored import Scored, ScoredBlocks
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=True, allow_subnormal=True)
 

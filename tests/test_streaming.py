@@ -15,7 +15,7 @@ import pytest
 
 import icqr
 from icqr import streaming
-from icqr.scored import SelectedCalibration
+from icqr.calibration import SelectedCalibration
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,8 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from icqr._messages import warn
 from icqr._rounding import LARGEST, add_up, divide_up, times_up
 from icqr._tables import FloatArray, IntArray
+from icqr.novelty import Novelty
 
 NDBool: TypeAlias = NDArray[np.bool_]
 
@@ -26,16 +27,20 @@ SMALL_GROUPS = ("pooled", "infinite", "error")
 POOLED = "none (pooled offset)"
 INFINITE = "certain (infinite interval)"
 REFUSED = "none (too few calibration rows)"
+#: Keep every score up to this many; above it, keep only those that the requested coverages need.
+MOST_SCORES = 5_000_000
+#: Coverages that can be requested of a calibration that keeps only some scores, besides the model's own.
+COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
-_OUTWARDS = np.array([-1.0, 1.0])  # the direction in which the lower and the upper bound move
+_OUTWARDS = np.array([-1.0, 1.0])  # the directions in which the lower and the upper bound move
 
 
 # -- The rank --------------------------------------------------------------------------------------------
 
 
 def check_coverage(coverage: Any) -> Fraction:
-    """Give `coverage` as the fraction its decimal digits say: 0.9 is 9/10, not the nearest double.
+    """Return `coverage` as the fraction that its decimal digits say: 0.9 is 9/10, not the nearest double.
 
     Examples
     --------
@@ -51,16 +56,16 @@ def check_coverage(coverage: Any) -> Fraction:
         percent = 1 < coverage < 100
         hint = f"; did you mean {float(coverage) / 100:g}?" if percent else "; for nine times out of ten pass 0.9"
         raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!s}{hint}")
-    return coverage if isinstance(coverage, Fraction) else _exact(coverage)
+    return coverage if isinstance(coverage, Fraction) else _from_digits(coverage)
 
 
 @lru_cache(maxsize=1000, typed=True)
-def _exact(coverage: float) -> Fraction:
-    return Fraction(str(coverage))
+def _from_digits(coverage: float) -> Fraction:
+    return Fraction(str(coverage))  # kept, because parsing takes longer than predicting a row
 
 
 def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None = None) -> int:
-    """Give the rank of the calibration score that promises `coverage`: ``ceil((n + 1) * coverage)``, exactly.
+    """Return the rank of the calibration score that promises `coverage`: ``ceil((n + 1) * coverage)``, exactly.
 
     Parameters
     ----------
@@ -97,7 +102,7 @@ def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None 
 
 
 def conformal_quantile(scores: Sequence[float] | FloatArray, coverage: float | Fraction) -> float:
-    """Give the conformal quantile of `scores`: the score of rank `conformal_rank`, or infinity if there is none.
+    """Return the conformal quantile of `scores`: the score of rank `conformal_rank`, or infinity if there is none.
 
     Examples
     --------
@@ -114,13 +119,13 @@ def conformal_quantile(scores: Sequence[float] | FloatArray, coverage: float | F
 
 
 def offset_level(coverage: float | Fraction, symmetric: bool) -> Fraction:
-    """Give the level of each offset: the coverage itself, or (1 + coverage) / 2 with one offset per side."""
+    """Return the level of each offset: the coverage itself, or (1 + coverage) / 2 with one offset per side."""
     level = check_coverage(coverage)
     return level if symmetric else (1 + level) / 2
 
 
 def rows_needed(coverage: float | Fraction, symmetric: bool = True) -> int:
-    """Give the smallest number of calibration rows for which a finite offset exists.
+    """Return the smallest number of calibration rows for which a finite offset exists.
 
     Examples
     --------
@@ -141,7 +146,7 @@ def _tails(coverage: float | Fraction, side: str) -> tuple[Fraction | None, Frac
 
 @lru_cache(maxsize=1000, typed=True)
 def quantile_levels(coverage: float | Fraction, side: str) -> tuple[float, ...]:
-    """Give the quantile levels a quantile model must predict: the bounds' and the median's, ascending.
+    """Return the quantile levels a quantile model must predict: the bounds' and the median's, ascending.
 
     Examples
     --------
@@ -153,7 +158,7 @@ def quantile_levels(coverage: float | Fraction, side: str) -> tuple[float, ...]:
 
 
 def bounds_from_quantiles(quantiles: FloatArray, coverage: float | Fraction, side: str) -> FloatArray:
-    """Give (n, 3) lower, median and upper from quantiles at `quantile_levels`; a side not asked for is infinite."""
+    """Return (n, 3) lower, median and upper from quantiles at `quantile_levels`; a missing side is infinite."""
     if side == "both":
         return quantiles  # these three, in this order
     levels = quantile_levels(coverage, side)
@@ -206,53 +211,46 @@ class Conformity:
     y_max: float = math.inf
 
     def scores(self, bounds: FloatArray, y: FloatArray) -> FloatArray:
-        """Give (n, 1) scores, or (n, 2) for the lower and the upper bound when there is one offset per side."""
+        """Return (n, 1) scores, or (n, 2) for the lower and the upper bound when there is one offset per side."""
         lower, _, upper = bounds.T
         sides = np.column_stack([add_up(lower, -y), add_up(y, -upper)])
         if self.kind != "cqr":
-            sides = divide_up(sides, self._scale(bounds))
+            sides = divide_up(sides, np.clip(self.widths(bounds), self.floor, LARGEST))
         return sides.max(axis=1, keepdims=True) if self.symmetric else sides
 
     def intervals(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
-        """Give (n, 2) intervals: bounds moved out by their offsets (n, 2), the centre inside, clipped to y's limits."""
-        inside = self._clip(self._contain_centre(self._moved(bounds, offsets), bounds))
-        return inside + 0.0  # makes -0.0, which people would read, 0.0
+        """Return (n, 2) intervals: the bounds, widened by each row's offsets; they contain the row's centre."""
+        intervals = self._contain_centre(self._moved(bounds, offsets), bounds)
+        if math.isfinite(self.y_min) or math.isfinite(self.y_max):
+            intervals = np.clip(intervals, self.y_min, self.y_max)
+        intervals += 0.0  # makes -0.0, which people would read, 0.0
+        return intervals
 
     def collapsed(self, bounds: FloatArray, offsets: FloatArray) -> NDBool:
-        """Tell which rows' bounds moved in past the centre, so that the centre holds them."""
+        """Return which rows' bounds moved in past the centre, where they stop."""
         moved = self._moved(bounds, offsets)
         return np.asarray((moved != self._contain_centre(moved, bounds)).any(axis=1))
 
     def _moved(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
         if self.kind != "cqr":
-            offsets = times_up(offsets, self._scale(bounds))
+            offsets = times_up(offsets, np.clip(self.widths(bounds), self.floor, LARGEST))
         return np.asarray(add_up(bounds[:, ::2] * _OUTWARDS, offsets) * _OUTWARDS)
 
     def _contain_centre(self, intervals: FloatArray, bounds: FloatArray) -> FloatArray:
         if self.side != "both":
-            return intervals  # the other end is infinite: nothing can collapse
-        centre, contained = self._centre(bounds), np.empty_like(intervals)
+            return intervals.copy()  # the other end is infinite: nothing can collapse
+        lower, centre, upper = bounds.T
+        if self.kind != "cqr-m" and self.symmetric:
+            # Halves first: the sum of two large bounds could overflow. Halving the smallest doubles rounds, hence the
+            # clip.
+            centre = np.clip(lower / 2 + upper / 2, lower, upper)
+        contained = np.empty_like(intervals)
         np.minimum(intervals[:, 0], centre, out=contained[:, 0])
         np.maximum(intervals[:, 1], centre, out=contained[:, 1])
         return contained
 
-    def _centre(self, bounds: FloatArray) -> FloatArray:
-        lower, median, upper = bounds.T
-        if self.kind == "cqr-m" or not self.symmetric:
-            return np.asarray(median)
-        # Halves first: the sum of two large bounds could overflow. Halving the smallest doubles rounds, hence the clip.
-        return np.asarray(np.clip(lower / 2 + upper / 2, lower, upper))
-
-    def _clip(self, intervals: FloatArray) -> FloatArray:
-        if math.isinf(self.y_min) and math.isinf(self.y_max):
-            return intervals
-        return np.clip(intervals, self.y_min, self.y_max)
-
-    def _scale(self, bounds: FloatArray) -> FloatArray:
-        return np.clip(self.widths(bounds), self.floor, LARGEST)
-
     def widths(self, bounds: FloatArray) -> FloatArray:
-        """Give (n, 2) divisors of the scaled scores, before the floor."""
+        """Return (n, 2) divisors of the scaled scores, before the floor."""
         lower, median, upper = bounds.T
         with np.errstate(over="ignore"):
             if self.kind == "cqr-r" and self.side == "both":
@@ -265,30 +263,13 @@ class Conformity:
 
 
 def width_floor(widths: FloatArray) -> float:
-    """Give the smallest divisor of scaled scores: 1e-3 of the median training width (if 0, of the mean; if 0, 1)."""
+    """Return the smallest divisor of scaled scores: 1e-3 of the median training width (if 0, of the mean; if 0, 1)."""
     with np.errstate(over="ignore"):
         typical = np.median(widths) or np.mean(widths)
     return max(1e-3 * min(float(typical), LARGEST), _SMALLEST) if typical > 0 else 1.0
 
 
 # -- Offsets per group -----------------------------------------------------------------------------------
-
-
-def sort_by_group(scores: FloatArray, labels: IntArray, n_groups: int) -> tuple[FloatArray, ...]:
-    """Give each group's scores, and last those of rows of no known group; each column sorted.
-
-    Examples
-    --------
-    >>> sort_by_group(np.array([[3.0], [1.0], [2.0]]), np.array([0, 0, -1]), 1)
-    (array([[1.],
-           [3.]]), array([[2.]]))
-    """
-    if np.isnan(scores).any():
-        raise ValueError(f"scores must not be NaN; row {int(np.argwhere(np.isnan(scores))[0, 0])} is")
-    known = np.where((labels >= 0) & (labels < n_groups), labels, n_groups)
-    by_group = np.column_stack([side[np.lexsort((side, known))] for side in scores.T])
-    ends = np.cumsum(np.bincount(known, minlength=n_groups + 1))[:-1]
-    return tuple(np.split(by_group, ends))
 
 
 @dataclass(frozen=True)
@@ -307,11 +288,14 @@ class Calibration:
     conformity : Conformity
         The score.
     scores : tuple of arrays
-        For each group, (n_g, 1) scores, or (n_g, 2) with one offset per side; each column sorted.
+        For each group, (n_g, 1) scores, or (n_g, 2) with one offset per side; each column sorted. Last those of rows
+        of no known group.
     small_groups : {"pooled", "infinite", "error"}
         What to do with a group that is too small.
     guarantee : str
         What holds in the groups that are large enough.
+    novelty : Novelty, optional
+        The calibration rows' distances from their group's centre, with which new rows are compared.
 
     Examples
     --------
@@ -325,6 +309,7 @@ class Calibration:
     scores: tuple[FloatArray, ...]
     small_groups: str = "error"
     guarantee: str = "marginal"
+    novelty: Novelty | None = None
 
     @classmethod
     def from_scores(
@@ -335,9 +320,10 @@ class Calibration:
         n_groups: int,
         small_groups: str = "error",
         guarantee: str = "marginal",
+        novelty: Novelty | None = None,
     ) -> Calibration:
         """Sort (n, sides) scores by group; rows of no known group (-1, or not below `n_groups`) count as pooled."""
-        return cls(conformity, sort_by_group(scores, labels, n_groups), small_groups, guarantee)
+        return Calibration(conformity, sort_by_group(scores, labels, n_groups), small_groups, guarantee, novelty)
 
     @property
     def sizes(self) -> IntArray:
@@ -345,29 +331,28 @@ class Calibration:
         return np.array([len(group) for group in self.scores], dtype=np.intp)
 
     def ranks(self, coverage: float | Fraction) -> IntArray:
-        """Give each group's rank; rows of no known group have no scores to rank."""
-        return self._ranks(coverage, self._usable())
+        """Return each group's rank; rows of no known group have no scores to rank."""
+        return self._ranks(coverage, self._group_sizes())
 
     def too_small(self, coverage: float | Fraction) -> NDBool:
-        """Tell for which groups no finite offset exists."""
-        return np.asarray(self.ranks(coverage) > self._usable())
+        """Return for which groups no finite offset exists."""
+        return np.asarray(self.ranks(coverage) > self._group_sizes())
 
     def offsets(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
-        """Give (n, 2) offsets of the lower and the upper bound for rows with these group labels."""
+        """Return (n, 2) offsets of the lower and the upper bound for rows with these group labels."""
         return self.offset_table(coverage, labels)[labels]
 
     def offset_table(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
-        """Give (groups + 1, 2) offsets, filled in only for the groups of these labels; the last is for -1."""
-        asked = np.zeros(len(self.scores), dtype=np.bool_)
-        asked[labels] = True
-        groups = np.flatnonzero(asked)
-        sizes = self._usable()[groups]
+        """Return (groups + 1, 2) offsets, filled in only for the groups of these labels; the last is for -1."""
+        present = np.zeros(len(self.scores), dtype=np.bool_)
+        present[labels] = True
+        groups = np.flatnonzero(present)
+        sizes = self._group_sizes()[groups]
         ranks = self._ranks(coverage, sizes)
-        small = ranks > sizes
-        if small.any():
-            self._answer_small(coverage, groups[small])
+        if (ranks > sizes).any():
+            self._answer_small(coverage, groups[ranks > sizes])
         table = np.full((len(self.scores), 2), np.nan)
-        table[groups] = self._known_offsets(coverage, groups, ranks, small)
+        table[groups] = self._offsets_at(coverage, groups, ranks, ranks > sizes)
         return table
 
     def check_enough(self, coverage: float | Fraction) -> None:
@@ -376,7 +361,38 @@ class Calibration:
         if self.small_groups != "infinite" and total < rows_needed(coverage, symmetric):
             raise ValueError(too_few_rows(total, coverage, symmetric))
 
-    def _usable(self) -> IntArray:
+    def certificate(self, coverage: float | Fraction) -> Certificate:
+        """Return what is promised at this coverage, for each group and for all rows together."""
+        sizes, ranks = self._group_sizes(), self.ranks(coverage)
+        small, keeps_promise = ranks > sizes, self.small_groups == "infinite"
+        symmetric, side = self.conformity.symmetric, self.conformity.side
+        offsets = self._offsets_at(coverage, np.arange(len(sizes)), ranks, small)
+        promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
+        answer = INFINITE if keeps_promise else REFUSED if self._refuses(coverage) else POOLED
+        low, high = (stats.beta.ppf(tail, ranks, np.maximum(sizes + 1 - ranks, 1)) for tail in (0.05, 0.95))
+        table = pd.DataFrame(
+            {
+                "group": [*range(len(sizes) - 1), -1],
+                "n": sizes,
+                "rank": ranks,
+                "offset_lower": np.nan if side == "upper" else offsets[:, 0],
+                "offset_upper": np.nan if side == "lower" else offsets[:, 1],
+                "promised": np.where(small, float(keeps_promise), promised),
+                "guarantee": np.where(small, answer, self.guarantee),
+                "band_lower": np.where(symmetric & ~small, low, np.nan),
+                "band_upper": np.where(symmetric & ~small, high, np.nan),
+            }
+        )
+        without_promise = int(self.sizes[small].sum())
+        if rows_needed(coverage, symmetric) == 1:
+            # Too small then means empty, and an empty group has no share to show. How often a new row falls into one
+            # is at most, in expectation, the share of groups of a single row (leave that row out, and it is new).
+            without_promise += int((self.sizes[:-1] == 1).sum())
+        unpromised = 0.0 if keeps_promise else without_promise / max(int(self.sizes.sum()), 1)
+        return Certificate(float(coverage), self.guarantee, table, unpromised)
+
+    def _group_sizes(self) -> IntArray:
+        """Return each group's number of scores; 0 for rows of no known group, whose scores don't rank together."""
         sizes = np.array(self.sizes, dtype=np.intp)
         sizes[-1] = 0
         return sizes
@@ -386,15 +402,8 @@ class Calibration:
         ranks = {n: conformal_rank(n, level) for n in set(sizes.tolist())}
         return np.array([ranks[n] for n in sizes.tolist()], dtype=np.intp)
 
-    def _refuses(self, coverage: float | Fraction) -> bool:
-        """Tell whether groups that are too small get no interval at all."""
-        too_few = self.sizes.sum() < rows_needed(coverage, self.conformity.symmetric)
-        return self.small_groups == "error" or bool(self.small_groups == "pooled" and too_few)
-
-    def _known_offsets(
-        self, coverage: float | Fraction, groups: IntArray, ranks: IntArray, small: NDBool
-    ) -> FloatArray:
-        """Give (groups, 2) offsets, NaN for groups that get none."""
+    def _offsets_at(self, coverage: float | Fraction, groups: IntArray, ranks: IntArray, small: NDBool) -> FloatArray:
+        """Return (groups, 2) offsets: the score of each group's rank, NaN for groups that get none."""
         offsets = np.full((len(groups), 2), np.inf if self.small_groups == "infinite" else np.nan)
         for i in np.flatnonzero(~small).tolist():
             offsets[i] = self._score(int(groups[i]), int(ranks[i]))
@@ -405,72 +414,155 @@ class Calibration:
         return offsets
 
     def _score(self, group: int, rank: int) -> FloatArray:
-        """Give a group's score of this rank, on each side."""
+        """Return a group's score of this rank, on each side."""
         return np.asarray(self.scores[group][rank - 1])
 
     def _pooled_offset(self, coverage: float | Fraction) -> FloatArray:
         level = offset_level(coverage, self.conformity.symmetric)
         return np.array([conformal_quantile(side, level) for side in np.concatenate(self.scores).T])
 
+    def _refuses(self, coverage: float | Fraction) -> bool:
+        """Return whether groups that are too small get no interval at all."""
+        too_few = self.sizes.sum() < rows_needed(coverage, self.conformity.symmetric)
+        return self.small_groups == "error" or bool(self.small_groups == "pooled" and too_few)
+
     def _answer_small(self, coverage: float | Fraction, small: IntArray) -> None:
         """Raise or warn about the groups that are too small."""
         self.check_enough(coverage)
-        needed = rows_needed(coverage, self.conformity.symmetric)
-        what = f"coverage={float(coverage):g} needs {needed} calibration rows in each group; {self._name(small)}"
-        if self.small_groups == "error":
-            raise ValueError(
-                f"{what}. Give more calibration rows, use fewer groups, or pass small_groups='pooled' or 'infinite'."
-            )
-        if self.small_groups == "pooled":
-            warnings.warn(
-                f"{what}. Their intervals use the pooled offset, which promises nothing for them; "
-                "small_groups='infinite' keeps the promise.",
-                UserWarning,
-                stacklevel=5,
-            )
-
-    def _name(self, small: IntArray, most: int = 5) -> str:
-        """Name groups with their sizes, the first few of them."""
-        groups = small[small < len(self.scores) - 1]
-        named = [f"group {group} has {self.sizes[group]}" for group in groups[:most]]
-        if len(groups) > most:
-            named.append(f"{len(groups) - most} more groups have too few")
+        groups, most_named = small[small < len(self.scores) - 1], 5
+        named = [f"group {group} has {self.sizes[group]}" for group in groups[:most_named]]
+        if len(groups) > most_named:
+            named.append(f"{len(groups) - most_named} more groups have too few")
         if len(groups) < len(small):
             named.append("a group unknown to the calibration has none")
-        return ", ".join(named)
+        needed = rows_needed(coverage, self.conformity.symmetric)
+        shortage = f"coverage={float(coverage):g} needs {needed} calibration rows in each group; {', '.join(named)}"
 
-    def certificate(self, coverage: float | Fraction) -> Certificate:
-        """Say what is promised at this coverage, for each group and for all rows together."""
-        ranks, sizes, small = self.ranks(coverage), self._usable(), self.too_small(coverage)
-        symmetric, side = self.conformity.symmetric, self.conformity.side
-        kept = self.small_groups == "infinite"
-        promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
-        answer = INFINITE if kept else REFUSED if self._refuses(coverage) else POOLED
-        offsets = self._known_offsets(coverage, np.arange(len(sizes)), ranks, small)
-        low, high = (stats.beta.ppf(tail, ranks, np.maximum(sizes + 1 - ranks, 1)) for tail in (0.05, 0.95))
-        table = pd.DataFrame(
-            {
-                "group": [*range(len(sizes) - 1), -1],
-                "n": sizes,
-                "rank": ranks,
-                "offset_lower": np.nan if side == "upper" else offsets[:, 0],
-                "offset_upper": np.nan if side == "lower" else offsets[:, 1],
-                "promised": np.where(small, float(kept), promised),
-                "guarantee": np.where(small, answer, self.guarantee),
-                "band_lower": np.where(symmetric & ~small, low, np.nan),
-                "band_upper": np.where(symmetric & ~small, high, np.nan),
-            }
-        )
-        return Certificate(float(coverage), self.guarantee, table, 0.0 if kept else self._unpromised(coverage, small))
+        if self.small_groups == "error":
+            raise ValueError(
+                f"{shortage}. Give more calibration rows, use fewer groups, or pass small_groups='pooled' or "
+                "'infinite'."
+            )
+        if self.small_groups == "pooled":
+            warn(
+                f"{shortage}. Their intervals use the pooled offset, which promises nothing for them; "
+                "small_groups='infinite' keeps the promise."
+            )
 
-    def _unpromised(self, coverage: float | Fraction, small: NDBool) -> float:
-        """Give the share of rows for which nothing is promised, as far as the calibration rows show it."""
-        lost = int(self.sizes[small].sum())
-        if rows_needed(coverage, self.conformity.symmetric) == 1:
-            # Too small then means empty, and an empty group has no share to show. How often a new row falls into one
-            # is at most, in expectation, the share of groups of a single row (leave that row out, and it is new).
-            lost += int((self.sizes[:-1] == 1).sum())
-        return lost / max(int(self.sizes.sum()), 1)
+
+def sort_by_group(scores: FloatArray, labels: IntArray, n_groups: int) -> tuple[FloatArray, ...]:
+    """Return each group's scores, and last those of rows of no known group; each column sorted.
+
+    Examples
+    --------
+    >>> sort_by_group(np.array([[3.0], [1.0], [2.0]]), np.array([0, 0, -1]), 1)
+    (array([[1.],
+           [3.]]), array([[2.]]))
+    """
+    if np.isnan(scores).any():
+        raise ValueError(f"scores must not be NaN; row {int(np.argwhere(np.isnan(scores))[0, 0])} is")
+    known = np.where((labels >= 0) & (labels < n_groups), labels, n_groups)
+    by_group = np.column_stack([side[np.lexsort((side, known))] for side in scores.T])
+    ends = np.cumsum(np.bincount(known, minlength=n_groups + 1))[:-1]
+    return tuple(np.split(by_group, ends))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedCalibration(Calibration):
+    """A calibration by more scores than are kept: exact for the coverages it was made for, and for no other.
+
+    Parameters
+    ----------
+    conformity, scores, small_groups, guarantee, novelty
+        As in `Calibration`; `scores` holds only some of each group's scores, the largest among them.
+    kept : tuple of arrays
+        Their ranks, from 1.
+    counts : array
+        Number of calibration rows in each group; the last entry is the rows of no known group.
+    pooled_scores, pooled_ranks : arrays
+        The same of all rows together.
+    coverages : tuple of str
+        The coverages that it was made for, as they were given.
+
+    Examples
+    --------
+    >>> calibration = SelectedCalibration(
+    ...     Conformity(), (np.array([[7.0], [9.0]]), np.empty((0, 1))),
+    ...     kept=(np.array([90, 99]), np.array([], int)), counts=np.array([99, 0]),
+    ...     pooled_scores=np.array([[7.0], [9.0]]), pooled_ranks=np.array([90, 99]), coverages=("0.9",),
+    ... )
+    >>> calibration.offsets(0.9, np.array([0]))
+    array([[7., 7.]])
+    """
+
+    kept: tuple[IntArray, ...]
+    counts: IntArray
+    pooled_scores: FloatArray
+    pooled_ranks: IntArray
+    coverages: tuple[str, ...]
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of calibration rows in each group; the last entry is the rows of no known group."""
+        return self.counts
+
+    def _score(self, group: int, rank: int) -> FloatArray:
+        return self._at_rank(self.scores[group], self.kept[group], rank)
+
+    def _pooled_offset(self, coverage: float | Fraction) -> FloatArray:
+        rank = conformal_rank(int(self.counts.sum()), offset_level(coverage, self.conformity.symmetric))
+        return self._at_rank(self.pooled_scores, self.pooled_ranks, rank)
+
+    def _at_rank(self, scores: FloatArray, ranks: IntArray, rank: int) -> FloatArray:
+        place = int(np.searchsorted(ranks, rank))
+        if place == len(ranks) or ranks[place] != rank:
+            raise ValueError(
+                f"of {self.counts.sum()} calibration scores only those for coverage={', '.join(self.coverages)} were "
+                f"kept, and the coverage asked for needs another, of rank {rank}; calibrate again, with coverages=[…] "
+                "that name it"
+            )
+        return np.asarray(scores[place])
+
+
+def needed_ranks(n: int, coverages: Iterable[float | Fraction], symmetric: bool) -> IntArray:
+    """Return the ranks of n scores that the coverages need, and the largest.
+
+    Examples
+    --------
+    >>> needed_ranks(99, [0.8, 0.9], symmetric=True)
+    array([80, 90, 99])
+    """
+    ranks = {conformal_rank(n, offset_level(coverage, symmetric)) for coverage in coverages}
+    return np.array(sorted(rank for rank in {*ranks, n} if 1 <= rank <= n), dtype=np.intp)
+
+
+def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) -> Calibration:
+    """Return a calibration with no more scores than some coverages need; for these it has the same offsets.
+
+    Examples
+    --------
+    >>> calibration = Calibration(Conformity(), (np.arange(99.0)[:, None], np.empty((0, 1))))
+    >>> small = reduced_to(calibration, [0.9])
+    >>> small.offsets(0.9, np.array([0])), sum(map(len, small.scores))
+    (array([[89., 89.]]), 2)
+    """
+    if isinstance(calibration, SelectedCalibration):
+        return calibration
+    groups = (*calibration.scores, np.sort(np.concatenate(calibration.scores), axis=0))
+    ranks = [needed_ranks(len(group), coverages, calibration.conformity.symmetric) for group in groups]
+    scores = [group[kept - 1] for group, kept in zip(groups, ranks, strict=True)]
+    return SelectedCalibration(
+        calibration.conformity,
+        tuple(scores[:-1]),
+        calibration.small_groups,
+        calibration.guarantee,
+        calibration.novelty,
+        kept=tuple(ranks[:-1]),
+        counts=calibration.sizes,
+        pooled_scores=scores[-1],
+        pooled_ranks=ranks[-1],
+        coverages=tuple(map(str, coverages)),
+    )
 
 
 @dataclass(frozen=True)
@@ -497,7 +589,7 @@ class Certificate:
 
     @classmethod
     def empty(cls, coverage: float, guarantee: str) -> Certificate:
-        """Promise nothing: one group without calibration rows and with offsets of zero."""
+        """Return a certificate that promises nothing: one group without calibration rows, offsets of zero."""
         row: dict[str, Any] = {"group": 0, "n": 0, "rank": 0, "offset_lower": 0.0, "offset_upper": 0.0, "promised": 0.0}
         row |= {"guarantee": guarantee, "band_lower": math.nan, "band_upper": math.nan}
         return cls(coverage, guarantee, pd.DataFrame([row, {**row, "group": -1}]), unpromised=1.0)
@@ -510,22 +602,22 @@ class Certificate:
         return max(self.coverage - self.unpromised, 0.0)
 
     def __str__(self) -> str:
-        said = f"Coverage {self.coverage:g}, {self.guarantee}"
+        sentence = f"Coverage {self.coverage:g}, {self.guarantee}"
         if not self.groups["n"].any():
-            return f"{said}."
-        said += ", if new rows come from where the calibration rows came from."
-        without = int((self.groups["promised"].iloc[:-1] == 0).sum())
-        if without == 0 and self.unpromised == 0:
-            return said
+            return f"{sentence}."
+        sentence += ", if new rows come from where the calibration rows came from."
+        without_promise = int((self.groups["promised"].iloc[:-1] == 0).sum())
+        if without_promise == 0 and self.unpromised == 0:
+            return sentence
         return (
-            f"{said} {without} of {len(self.groups) - 1} groups, with {self.unpromised:.1%} of the calibration rows, "
-            f"are too small for a promise; over all rows at least {self.marginal:.1%} is promised, if such rows stay "
-            "as frequent."
+            f"{sentence} {without_promise} of {len(self.groups) - 1} groups, with {self.unpromised:.1%} of the "
+            f"calibration rows, are too small for a promise; over all rows at least {self.marginal:.1%} is promised, "
+            "if such rows stay as frequent."
         )
 
 
 def too_few_rows(n_samples: int, coverage: float | Fraction, symmetric: bool) -> str:
-    """Say that no finite interval exists with so few calibration rows, and how many are needed."""
+    """Return the sentence that no finite interval exists with so few calibration rows, and how many are needed."""
     kind = "" if symmetric else " with one offset per side"
     return (
         f"coverage={float(coverage):g}{kind} needs at least {rows_needed(coverage, symmetric)} calibration rows for a "

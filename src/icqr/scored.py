@@ -13,13 +13,9 @@ import numpy as np
 
 from icqr._order_statistics import select
 from icqr._tables import FloatArray, IntArray
-from icqr.calibration import Calibration, Conformity, conformal_rank, offset_level
+from icqr.calibration import Calibration, Conformity, SelectedCalibration, needed_ranks
 from icqr.novelty import Novelty
 
-#: Coverages that can be asked for when not all scores are kept, besides the model's own.
-COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
-#: So many scores are kept all; of more, those that the coverages need.
-MOST_SCORES = 5_000_000
 #: Of more rows than are kept, so many are compared with new rows (see `Novelty`).
 MOST_COMPARED = 200_000
 
@@ -101,7 +97,7 @@ class ScoredBlocks(ABC):
         if total * n_sides <= most_scores:
             return self.reduce(_itself, Scored.merged)
         summary = self.reduce(Summary.of, Summary.merged)
-        ranks = [_needed_ranks(int(n), coverages, symmetric) for n in (*summary.sizes, summary.sizes.sum())]
+        ranks = [needed_ranks(int(n), coverages, symmetric) for n in (*summary.sizes, summary.sizes.sum())]
         groups = np.repeat(np.arange(len(ranks)), [len(some) for some in ranks])
         found = select(self.reduce, groups, np.concatenate(ranks), n_sides, block_of=attrgetter("scores"))
         scores = np.split(found, np.cumsum([len(some) for some in ranks])[:-1])
@@ -112,12 +108,6 @@ class ScoredBlocks(ABC):
 
 def _itself(block: Scored) -> Scored:
     return block
-
-
-def _needed_ranks(n: int, coverages: Sequence[float | Fraction], symmetric: bool) -> IntArray:
-    """Give the ranks of n scores that the coverages ask for, and the largest."""
-    asked = {conformal_rank(n, offset_level(coverage, symmetric)) for coverage in coverages}
-    return np.array(sorted({rank for rank in {*asked, n} if 1 <= rank <= n}), dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -158,83 +148,6 @@ class Selected:
             pooled_ranks=self.ranks[-1],
             coverages=self.coverages,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SelectedCalibration(Calibration):
-    """A calibration by more scores than are kept: exact for the coverages it was made for, and for no other.
-
-    Parameters
-    ----------
-    conformity, scores, small_groups, guarantee
-        As in `Calibration`; `scores` holds only some of each group's scores, the largest among them.
-    kept : tuple of arrays
-        Their ranks.
-    counts : array
-        Number of calibration rows in each group; the last entry is the rows of no known group.
-    pooled_scores, pooled_ranks : arrays
-        The same of all rows together.
-    coverages : tuple of str
-        The coverages that it was made for, as they were given.
-
-    Examples
-    --------
-    >>> calibration = SelectedCalibration(
-    ...     Conformity(), (np.array([[7.0], [9.0]]), np.empty((0, 1))),
-    ...     kept=(np.array([90, 99]), np.array([], int)), counts=np.array([99, 0]),
-    ...     pooled_scores=np.array([[7.0], [9.0]]), pooled_ranks=np.array([90, 99]), coverages=("0.9",),
-    ... )
-    >>> calibration.offsets(0.9, np.array([0]))
-    array([[7., 7.]])
-    """
-
-    kept: tuple[IntArray, ...]
-    counts: IntArray
-    pooled_scores: FloatArray
-    pooled_ranks: IntArray
-    coverages: tuple[str, ...]
-
-    @property
-    def sizes(self) -> IntArray:
-        """Number of calibration rows in each group; the last entry is the rows of no known group."""
-        return self.counts
-
-    def _score(self, group: int, rank: int) -> FloatArray:
-        return self._at(self.scores[group], self.kept[group], rank)
-
-    def _pooled_offset(self, coverage: float | Fraction) -> FloatArray:
-        rank = conformal_rank(int(self.counts.sum()), offset_level(coverage, self.conformity.symmetric))
-        return self._at(self.pooled_scores, self.pooled_ranks, rank)
-
-    def _at(self, scores: FloatArray, ranks: IntArray, rank: int) -> FloatArray:
-        place = int(np.searchsorted(ranks, rank))
-        if place == len(ranks) or ranks[place] != rank:
-            raise ValueError(
-                f"of {self.counts.sum()} calibration scores only those for coverage={', '.join(self.coverages)} were "
-                f"kept, and the coverage asked for needs another, of rank {rank}; calibrate again, with coverages=[…] "
-                "that name it"
-            )
-        return np.asarray(scores[place])
-
-
-def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) -> Calibration:
-    """Give a calibration with no more scores than some coverages need; for these it gives the same offsets.
-
-    Examples
-    --------
-    >>> calibration = Calibration(Conformity(), (np.arange(99.0)[:, None], np.empty((0, 1))))
-    >>> small = reduced_to(calibration, [0.9])
-    >>> small.offsets(0.9, np.array([0])), sum(map(len, small.scores))
-    (array([[89., 89.]]), 2)
-    """
-    if isinstance(calibration, SelectedCalibration):
-        return calibration
-    symmetric = calibration.conformity.symmetric
-    groups = (*calibration.scores, np.sort(np.concatenate(calibration.scores), axis=0))
-    ranks = tuple(_needed_ranks(len(group), coverages, symmetric) for group in groups)
-    scores = tuple(group[some - 1] for group, some in zip(groups, ranks, strict=True))
-    selected = Selected(scores, ranks, calibration.sizes, tuple(map(str, coverages)), 0, None)
-    return selected.calibration(calibration.conformity, calibration.small_groups, calibration.guarantee)
 
 
 # -- One block -------------------------------------------------------------------------------------------------------

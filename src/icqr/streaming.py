@@ -25,11 +25,10 @@ from icqr._files import replacing
 from icqr._parquet import Files, listed, schema_of
 from icqr._predicting import Coverages, IntervalRegressor, interval_columns, interval_names
 from icqr._tables import IntArray
+from icqr.calibration import COVERAGES, MOST_SCORES
 from icqr.rows import RowBlocks, naming
 from icqr.scored import (
-    COVERAGES,
     MOST_COMPARED,
-    MOST_SCORES,
     Scored,
     ScoredBlocks,
     Selected,

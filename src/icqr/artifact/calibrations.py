@@ -13,9 +13,8 @@ from icqr._tables import FloatArray, IntArray
 from icqr.artifact.container import ArtifactError
 from icqr.artifact.records import Parts, Record
 from icqr.artifact.values import encode
-from icqr.calibration import CONFORMITIES, SIDES, SMALL_GROUPS, Calibration, Conformity
+from icqr.calibration import CONFORMITIES, SIDES, SMALL_GROUPS, Calibration, Conformity, SelectedCalibration
 from icqr.novelty import Novelty
-from icqr.scored import SelectedCalibration
 
 GUARANTEES = (GROUPWISE, MARGINAL, APPROXIMATE, NOT_CALIBRATED)
 

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from icqr._tables import FloatArray, IntArray, Table
+from icqr.calibration import COVERAGES, MOST_SCORES
 from icqr.distributed.cluster import gathered, one, persisted, reduced
 from icqr.rows import RowBlocks, Rows, check_target, held_out_size, naming
-from icqr.scored import COVERAGES, MOST_COMPARED, MOST_SCORES, Scored, ScoredBlocks, Selected, score_block
+from icqr.scored import MOST_COMPARED, Scored, ScoredBlocks, Selected, score_block
 
 #: Importance, groups and models without a Dask estimator are learned from a sample of so many rows.
 SAMPLE_ROWS = 200_000

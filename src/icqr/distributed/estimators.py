@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from icqr import regressors
 from icqr._libraries import class_names, core_of
 from icqr._predicting import NOT_CALIBRATED, Coverages, IntervalRegressor, Seeds, is_list
+from icqr.calibration import COVERAGES, MOST_SCORES, reduced_to
 from icqr.distributed.blocks import SAMPLE_ROWS, DaskRows, check_table, example_of, is_collection
 from icqr.distributed.cluster import reduced
 from icqr.distributed.predicting import lazy_explanations, lazy_intervals, lazy_points
@@ -22,7 +23,6 @@ from icqr.distributed.training import dask_twin_name, is_dask_estimator, local_t
 from icqr.partition import GroupPartition
 from icqr.quantiles import ResidualQuantiles, is_prefit
 from icqr.rows import Rows
-from icqr.scored import COVERAGES, MOST_SCORES, reduced_to
 
 
 class OnDask(IntervalRegressor):

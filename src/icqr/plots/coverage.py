@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from icqr.calibration import COVERAGES
 from icqr.metrics import binomial_interval, coverage_by_group
 from icqr.metrics.checks import check_rows, check_share
 from icqr.partition import GroupPartition
@@ -17,7 +18,6 @@ from icqr.plots.display import Display, heading, ink, percent_axis, row_labels
 from icqr.plots.predictions import named_intervals, named_models, shared_coverage
 from icqr.plots.style import Options, group_gid, group_numbers, method_look, percent, plain
 from icqr.regressors import QR
-from icqr.scored import COVERAGES
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
