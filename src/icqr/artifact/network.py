@@ -38,7 +38,7 @@ def store_network(parts: Parts, model: Any, place: str) -> dict[str, Any]:
 
 def restore_network(record: Record) -> Any:
     """Give the networks back."""
-    from icqr.neural import QuantileNetwork  # imports jax where it is installed
+    from icqr.neural import QuantileNetwork
 
     parameters = record.values("parameters")
     fitted = record.optional("fitted")

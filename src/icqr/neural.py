@@ -1,17 +1,12 @@
-"""QuantileNetwork: the paper's feed-forward quantile network as a scikit-learn estimator."""
+"""The paper's feed-forward quantile network; many independent networks are trained as one compiled program."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from copy import copy
 from functools import reduce
 from pathlib import Path
-from threading import Lock
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,57 +14,15 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from icqr._tables import FloatArray
-from icqr.neural import checkpoints
-from icqr.neural.prediction import Layer, Replacer, blocks, raise_up
+from icqr._messages import imported
+from icqr._tables import FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from icqr.neural.training import State, Task
+__all__ = ["QuantileNetwork"]
 
-_LARGEST_Y = 1e30  # of a loss of 1000 rows nothing overflows in single precision
+Layers: TypeAlias = list[tuple[FloatArray, FloatArray]]  # weights (out, in) and biases (out,) of one network
 
-
-def _training() -> ModuleType:
-    """Import the part that needs jax, which only a fit does."""
-    try:
-        from icqr.neural import training
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("jax", "jaxlib", "optax"):
-            raise
-        raise ImportError('QuantileNetwork needs jax and optax: pip install "icqr[neural]"') from error
-    return training
-
-
-@contextmanager
-def _progress(total: int, verbose: bool | Callable[[int, int], None]) -> Iterator[Callable[[int], None]]:
-    """Tell a callable; otherwise show a bar with the time left on a terminal, and elsewhere or without rich nothing."""
-    if callable(verbose):
-        yield _counter(total, verbose)
-        return
-    if not (verbose and sys.stderr.isatty()):
-        yield lambda done: None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        yield lambda done: None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Training networks", total=total)
-        yield lambda done: bar.advance(task, done)
-
-
-def _counter(total: int, tell: Callable[[int, int], None]) -> Callable[[int], None]:
-    lock, count = Lock(), 0  # chunks are trained in threads
-
-    def advance(done: int) -> None:
-        nonlocal count
-        with lock:
-            count += done
-            tell(count, total)
-
-    return advance
+_LARGEST_Y = 1e30  # the loss of 1000 such rows does not overflow in single precision
+_ROWS_PER_BLOCK = 2048  # one block's activations (2048 × 100 doubles) stay in the processor's cache
 
 
 class QuantileNetwork(RegressorMixin, BaseEstimator):
@@ -106,7 +59,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
     scale_y : bool, default=False
         Train on y minus its mean over its standard deviation; for targets far from the scale of 1 to 100.
     n_networks : int, default=1
-        T. Predictions are the mean over the networks; `predict_networks` gives each one's own.
+        T. Predictions are the mean over the networks; `predict_networks` returns each one's own.
     share_batches : bool, default=False
         All networks see the rows in the same order. Faster, as the first layer of all networks is then one product;
         the networks differ by their initial weights alone.
@@ -191,18 +144,29 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
             Numbers, none missing.
         y : array-like of shape (n,)
         """
-        training = _training()
+        for library in ("jax", "optax"):  # only a fit needs them
+            imported(library, "training a QuantileNetwork needs", "icqr[neural]")
+        from icqr._network_training import train_networks
+
         self._check_parameters()
         inputs, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        trained, validation = self._set_aside(len(target), seed)
-        self._fit_scales(inputs[trained], target[trained])
+        rows, validation = self._set_aside(len(target), seed)
+
+        # Scales come from the training rows alone.
+        self._fit_scales(inputs[rows], target[rows])
         inputs = self._scaled(inputs).astype(np.float32)
         target = ((target - self.y_mean_) / self.y_scale_).astype(np.float32)
-        parts = inputs[trained], target[trained], inputs[validation], target[validation]
-        settings = training.Settings(**self._settings())
-        rates = training.Rates(float(self.learning_rate), float(self.weight_decay))
-        self._store(self._train(training.Task(settings, rates, training.rows(*parts), seed, int(self.epochs))))
+
+        parts = inputs[rows], target[rows], inputs[validation], target[validation]
+        self.weights_, self.biases_, self.n_epochs_ = train_networks(self, parts, seed)
+        # An epoch 0 belongs to a network whose loss was never a number; its weights are those it began with.
+        if not (self.n_epochs_.all() and all(np.isfinite(array).all() for array in self.weights_ + self.biases_)):
+            raise ValueError(
+                f"learning_rate must be small enough for training to converge, got {self.learning_rate} and weights "
+                "or losses that are not finite; lower it, or set scale_y=True"
+            )
+        self.levels_ = tuple(float(level) for level in self.levels)
         return self
 
     def _check_parameters(self) -> None:
@@ -235,7 +199,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
             )
 
     def _set_aside(self, n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Give the training rows and, for early stopping, the validation rows."""
+        """Return the training rows and, for early stopping, the validation rows."""
         if self.validation_size == 0:
             return np.arange(n), np.arange(0)
         size = max(1, round(n * self.validation_size))
@@ -259,80 +223,22 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
                 f"{largest:g}; set scale_y=True, or divide y by a constant"
             )
 
-    def _settings(self) -> dict[str, Any]:
-        levels = tuple(float(level) for level in self.levels)
-        return {
-            "sizes": (self.n_features_in_, *(int(units) for units in self.hidden), len(levels)),
-            "levels": levels,
-            "batch_size": int(self.batch_size),
-            "share_batches": bool(self.share_batches),
-            "patience": int(self.patience) if self.validation_size else 0,
-        }
-
-    def _train(self, task: Task) -> list[State]:
-        """Train chunk by chunk; the last one is padded with networks that are then dropped, so that all are alike."""
-        n_chunks = -(-self.n_networks // self.chunk_size)
-        size = -(-self.n_networks // n_chunks)
-        chunks = [range(start, start + size) for start in range(0, n_chunks * size, size)]
-        folder = None if self.checkpoint is None else Path(self.checkpoint)
-        if folder is not None:
-            checkpoints.open_folder(folder, self._identity(task))
-        files = [folder and folder / f"networks-{chunk[0]:05d}.npz" for chunk in chunks]
-        with _progress(n_chunks * task.epochs, self.verbose) as show:
-            return task.train_all(chunks, files, self.n_jobs, show)
-
-    def _identity(self, task: Task) -> dict[str, Any]:
-        own = {"epochs": task.epochs, "n_networks": self.n_networks, "chunk_size": self.chunk_size}
-        data = {name: checkpoints.digest(np.asarray(array)) for name, array in task.rows._asdict().items()}
-        identity = task.settings._asdict() | task.rates._asdict() | own | {"random_state": task.seed} | data
-        return json.loads(json.dumps(identity, default=int))  # type: ignore[no-any-return]
-
-    def _store(self, states: list[State]) -> None:
-        """Keep the networks as plain arrays, without the padding."""
-        chosen = [state.best_layers or state.layers for state in states]
-        weights, biases = zip(*(zip(*layer, strict=True) for layer in zip(*chosen, strict=True)), strict=True)
-        self.weights_ = [np.concatenate(parts)[: self.n_networks] for parts in weights]
-        self.biases_ = [np.concatenate(parts)[: self.n_networks] for parts in biases]
-        epochs = np.full(self.n_networks, int(self.epochs))
-        best = np.concatenate([state.best_epoch for state in states])[: self.n_networks]
-        self.n_epochs_ = best if self.validation_size else epochs
-        # An epoch that is 0 is of a network whose loss was never a number, and the weights are those it began with.
-        if not (self.n_epochs_.all() and all(np.isfinite(array).all() for array in self.weights_ + self.biases_)):
-            raise ValueError(
-                f"learning_rate must be small enough for training to converge, got {self.learning_rate} and weights "
-                "or losses that are not finite; lower it, or set scale_y=True"
-            )
-        self.levels_ = tuple(float(level) for level in self.levels)
-
-    def _scaled(self, X: FloatArray) -> FloatArray:
-        scaled: FloatArray = (X - self.x_min_) / self.x_range_
-        return scaled
-
-    def _unscaled(self, quantiles: FloatArray) -> FloatArray:
-        return quantiles * self.y_scale_ + self.y_mean_
-
-    def _networks(self) -> Iterator[list[Layer]]:
-        """Give each network's layers in double precision."""
-        for t in range(len(self.weights_[0])):
-            yield [
-                (w[t].astype(np.float64), b[t].astype(np.float64))
-                for w, b in zip(self.weights_, self.biases_, strict=True)
-            ]
-
-    def _each_network(self, X: ArrayLike) -> Iterator[FloatArray]:
-        check_is_fitted(self)
-        scaled = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
-        for layers in self._networks():
-            weights, bias = layers[0]
-            parts = [raise_up(layers, scaled[block] @ weights.T + bias) for block in blocks(len(scaled))]
-            yield self._unscaled(np.concatenate(parts))
+    # -- Predicting: plain numpy in double precision, so that a prediction doesn't depend on the rows beside it --------
 
     def predict_networks(self, X: ArrayLike) -> FloatArray:
-        """Give each network's own quantiles (networks, n, levels); they may cross and are not sorted."""
+        """Return each network's own quantiles (networks, n, levels); they may cross and are not sorted.
+
+        Examples
+        --------
+        >>> X = np.linspace(0, 1, 50).reshape(-1, 1)
+        >>> model = QuantileNetwork(hidden=(4,), epochs=2, n_networks=3, random_state=0).fit(X, X.ravel())
+        >>> model.predict_networks(X).shape
+        (3, 50, 3)
+        """
         return np.stack(list(self._each_network(X)))
 
     def predict_quantiles(self, X: ArrayLike, levels: Sequence[float] | None = None) -> FloatArray:
-        """Give the mean over the networks of each quantile.
+        """Return the mean over the networks of each quantile.
 
         Parameters
         ----------
@@ -346,26 +252,25 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
             They may cross and are not sorted.
         """
         check_is_fitted(self)
-        columns = [self._position(level) for level in (self.levels_ if levels is None else levels)]
+        columns = []
+        for level in self.levels_ if levels is None else levels:
+            near = np.isclose(self.levels_, level, rtol=0, atol=1e-9)  # (1 - 0.9) / 2 is meant to be 0.05
+            if not near.any():
+                raise ValueError(
+                    f"levels must be among the fitted ones, {self.levels_}, got {level!r}; "
+                    f"fit with levels={tuple(sorted({*self.levels_, level}))} to have it"
+                )
+            columns.append(int(near.argmax()))
         total = reduce(np.add, self._each_network(X))
         mean: FloatArray = total / len(self.weights_[0])
         return mean[:, columns]
 
-    def _position(self, level: float) -> int:
-        near = np.isclose(self.levels_, level, rtol=0, atol=1e-9)  # (1 - 0.9) / 2 is meant to be 0.05
-        if not near.any():
-            raise ValueError(
-                f"levels must be among the fitted ones, {self.levels_}, got {level!r}; "
-                f"fit with levels={tuple(sorted({*self.levels_, level}))} to have it"
-            )
-        return int(near.argmax())
-
     def predict(self, X: ArrayLike) -> FloatArray:
-        """Give the median; 0.5 must be among the levels."""
+        """Return the median; 0.5 must be among the levels."""
         return self.predict_quantiles(X, [0.5])[:, 0]
 
     def network(self, index: int) -> Self:
-        """Give one of the networks as a fitted model of its own.
+        """Return one of the networks as a fitted model of its own.
 
         Examples
         --------
@@ -375,13 +280,120 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        one = copy(self)
-        one.weights_ = [weights[[index]] for weights in self.weights_]
-        one.biases_ = [bias[[index]] for bias in self.biases_]
-        one.n_epochs_ = self.n_epochs_[[index]]
-        return one
+        single = copy(self)
+        single.weights_ = [weights[[index]] for weights in self.weights_]
+        single.biases_ = [biases[[index]] for biases in self.biases_]
+        single.n_epochs_ = self.n_epochs_[[index]]
+        return single
 
-    def replacer(self, X: ArrayLike) -> Replacer:
+    def replacer(self, X: ArrayLike) -> NetworkReplacer:
         """Prepare predictions for X with one column replaced; holds networks × n × first-layer units doubles."""
         check_is_fitted(self)
-        return Replacer(self, validate_data(self, X, dtype=np.float64, reset=False))
+        return NetworkReplacer(self, validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _each_network(self, X: ArrayLike) -> Iterator[FloatArray]:
+        check_is_fitted(self)
+        scaled = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
+        for layers in self._networks():
+            weights, biases = layers[0]
+            parts = [_raise_up(layers, scaled[block] @ weights.T + biases) for block in _blocks(len(scaled))]
+            yield self._unscaled(np.concatenate(parts))
+
+    def _networks(self) -> Iterator[Layers]:
+        """Yield each network's layers in double precision."""
+        for t in range(len(self.weights_[0])):
+            pairs = zip(self.weights_, self.biases_, strict=True)
+            yield [(weights[t].astype(np.float64), biases[t].astype(np.float64)) for weights, biases in pairs]
+
+    def _scaled(self, X: FloatArray) -> FloatArray:
+        scaled: FloatArray = (X - self.x_min_) / self.x_range_
+        return scaled
+
+    def _unscaled(self, quantiles: FloatArray) -> FloatArray:
+        return quantiles * self.y_scale_ + self.y_mean_
+
+
+def _raise_up(layers: Layers, first: FloatArray) -> FloatArray:
+    """Return one network's quantiles (rows, levels) from its first layer before the ReLU, overwriting that."""
+    values = first
+    for weights, biases in layers[1:]:
+        values = np.maximum(values, 0.0, out=values) @ weights.T
+        values += biases
+    return values
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    return (slice(start, start + _ROWS_PER_BLOCK) for start in range(0, n, _ROWS_PER_BLOCK))
+
+
+class NetworkReplacer:
+    """Predictions of a fitted `QuantileNetwork` on fixed rows when one column's values are replaced.
+
+    Made by `QuantileNetwork.replacer`. Replacing column j changes the first layer by the outer product of the change
+    in x_j and the column's weights, and rows whose value stays the same don't change at all; so only the upper layers
+    are computed anew, and only for rows that changed.
+
+    Attributes
+    ----------
+    predicted : ndarray of shape (n, levels)
+        The quantiles of the rows as they are, unsorted; with several networks their mean.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).uniform(size=(200, 3))
+    >>> model = QuantileNetwork(hidden=(8,), epochs=5, random_state=0).fit(X, X[:, 0])
+    >>> replacer = model.replacer(X)
+    >>> replacer.replace(1, np.stack([np.arange(200)[::-1], np.arange(200)])).shape
+    (2, 200, 3)
+    """
+
+    def __init__(self, model: QuantileNetwork, X: FloatArray) -> None:
+        self._model = model
+        self._X = X
+        scaled = model._scaled(X)
+        self._networks = [(layers, scaled @ layers[0][0].T + layers[0][1]) for layers in model._networks()]
+        each = [
+            np.concatenate([_raise_up(layers, first[block].copy()) for block in _blocks(len(first))])
+            for layers, first in self._networks
+        ]
+        self._mean = np.mean(each, axis=0)
+        self.predicted = model._unscaled(self._mean)
+
+    def uses(self, column: int) -> bool:
+        """Return whether the column has different values to be replaced by."""
+        return bool(self._X[:, column].min() < self._X[:, column].max())
+
+    def replace(self, column: int, orders: IntArray) -> FloatArray:
+        """Predict as if the column held other rows' values, all other columns unchanged.
+
+        Parameters
+        ----------
+        column : int
+            The column's position.
+        orders : array of shape (R, n)
+            R times the rows from which the n rows take the column's value.
+
+        Returns
+        -------
+        ndarray of shape (R, n, levels)
+            The quantiles, unsorted; with several networks their mean.
+        """
+        values = self._X[:, column]
+        shift = (values[orders] - values) / self._model.x_range_[column]
+        repeat, row = np.nonzero(shift)
+        quantiles = np.repeat(self._mean[None], len(orders), axis=0)
+        if len(row):
+            quantiles[repeat, row] = np.mean(self._moved(column, row, shift[repeat, row]), axis=0)
+        return self._model._unscaled(quantiles)
+
+    def _moved(self, column: int, row: NDArray[np.intp], shift: FloatArray) -> list[FloatArray]:
+        """Return each network's quantiles of rows whose (scaled) column moves by `shift`."""
+        return [
+            np.concatenate(
+                [
+                    _raise_up(layers, first[row[block]] + np.multiply.outer(shift[block], layers[0][0][:, column]))
+                    for block in _blocks(len(row))
+                ]
+            )
+            for layers, first in self._networks
+        ]
