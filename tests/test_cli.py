@@ -21,9 +21,7 @@ from icqr.artifact import load
 from icqr.cli import main, options
 from icqr.cli.building import _MODELS, make_model
 from icqr.cli.comparing import Split
-from icqr.cli.options import MODELS, PAPER_DATA
-from icqr.datasets import list_datasets
-from icqr.experiments.paper import NAMES
+from icqr.cli.options import MODELS
 from icqr.metrics import coverage_score, mean_width
 
 FORMATS = ("csv", "csv.gz", "parquet", "feather", "jsonl")
@@ -101,7 +99,7 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 # -- Help ------------------------------------------------------------------------------------------------
 
-COMMANDS = ("compare", "fit", "predict", "recalibrate", "audit", "inspect", "plan", "reproduce", "datasets")
+COMMANDS = ("compare", "fit", "predict", "recalibrate", "audit", "inspect", "plan", "datasets")
 
 
 def test_help_lists_the_commands_and_the_exit_codes(icqr: Run) -> None:
@@ -137,7 +135,6 @@ def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
         (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
         (["compare", "--small-groups", "infinte"], "did you mean 'infinite'?"),
         (["compare", "--y-min", "2", "--y-max", "1"], "--y-min must be less than --y-max, got 2 and 1"),
-        (["reproduce", "bosten", "--out", "x"], "did you mean 'boston'?"),
         (["fit", "sales.csv", "--target", "price"], "Missing option '--out'"),
         (["audit", "x.csv", "--target", "y", "--lower", "l", "--upper", "u"], "Missing option '--coverage'"),
     ],
@@ -151,7 +148,6 @@ def test_wrong_use_ends_with_2(icqr: Run, arguments: list[str], said: str) -> No
 def test_choices_are_the_librarys() -> None:
     assert tuple(_MODELS) == MODELS
     assert set(options.SMALL_GROUPS) == set(calibration.SMALL_GROUPS)
-    assert PAPER_DATA == NAMES
 
 
 @pytest.mark.slow
@@ -684,13 +680,3 @@ def test_names_in_data_can_not_command_the_terminal(icqr: Run) -> None:
     assert code == 1
     assert "\x1b" not in err
     assert "[bold red]" in err
-
-
-@pytest.mark.slow
-def test_reproduce(icqr: Run) -> None:
-    if not list_datasets().set_index("name")["available"]["boston"]:
-        pytest.skip("needs boston.csv in ICQR_DATA_HOME")
-    code, out, err = icqr("reproduce", "boston", "--networks", "1", "--epochs", "1", "--no-figures", "--out", "paper")
-    assert code == 0, err
-    assert "Results: paper" in out
-    assert Path("paper/width.csv").exists()

@@ -122,13 +122,3 @@ def test_every_command_in_a_terminal(programs: Path, in_terminal: Terminal, tmp_
         code, shown = in_terminal(command, *arguments, cwd=tmp_path)
         assert code == 0, shown
         assert said in shown
-
-
-@pytest.mark.slow
-def test_reproduce_says_what_it_needs(programs: Path, tmp_path: Path) -> None:
-    command = [str(programs / "icqr"), "reproduce", "synthetic", "--out", "paper"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert 'pip install "icqr[' in done.stderr
-    assert done.stderr.count("\n") == 1

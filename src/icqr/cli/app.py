@@ -294,21 +294,6 @@ def plan(
     say_plan(rows, coverage, n_groups, precision, confidence, json)
 
 
-@_command("icqr reproduce boston --networks 100 --out boston", "icqr reproduce all --out paper")
-def reproduce(
-    names: options.PaperData,
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="The results; a stopped run goes on from there.")],
-    networks: Annotated[int, typer.Option("--networks", metavar="T", min=1, help="Number of networks.")] = 100,
-    epochs: Annotated[int, typer.Option("--epochs", metavar="N", min=1, help="Of training; fewer for a trial.")] = 1000,
-    figures: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw the figures.")] = True,
-    seed: options.Seed = 0,
-) -> None:
-    """Reproduce the paper's tables and figures."""
-    from icqr.cli.listing import reproduce_paper
-
-    reproduce_paper(names, networks, out, seed, epochs, figures)
-
-
 @_command("icqr datasets", "icqr datasets --json")
 def datasets(json: options.AsJson = False) -> None:
     """List the data sets that can stand for DATA."""

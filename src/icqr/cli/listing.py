@@ -1,9 +1,6 @@
-"""icqr plan, datasets and reproduce: what can be expected, what there is, and the paper's results."""
+"""icqr plan and datasets: what can be expected, and what there is."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
 
 from icqr.auditing import plan
 from icqr.auditing.findings import as_json, promise
@@ -62,11 +59,3 @@ def say_datasets(json: bool) -> None:
         "with the same bytes is known, they are downloaded when they are used."
     )
     say_table(Table("datasets", "Data sets that can stand for DATA", columns, rows, where))
-
-
-def reproduce_paper(names: Sequence[str], networks: int, out: str, seed: int, epochs: int, figures: bool) -> None:
-    """Do what `icqr reproduce` says."""
-    from icqr.experiments.paper import reproduce
-
-    rows = reproduce(names, networks, Path(out), seed=seed, epochs=epochs, figures=figures)
-    say(f"Results: {rows.parent} (tables/, figures/, width.csv, coverage.csv, rows.parquet)")

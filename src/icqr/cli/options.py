@@ -15,7 +15,6 @@ MODELS = ("hist", "lightgbm", "xgboost", "catboost", "forest", "network")
 PARTITIONS = ("kmeans", "whole")
 SMALL_GROUPS = ("pooled", "infinite", "error")
 ENGINES = ("local", "dask")
-PAPER_DATA = ("boston", "bike", "bike-leak", "blog", "synthetic", "all")
 
 
 @dataclass(frozen=True)
@@ -98,17 +97,6 @@ def _one_of(allowed: Sequence[str]) -> Callable[[str | None], str | None]:
         return value
 
     return check
-
-
-def _each_of(allowed: Sequence[str]) -> Callable[[list[str]], list[str]]:
-    check = _one_of(allowed)
-
-    def check_all(values: list[str]) -> list[str]:
-        for value in values:
-            check(value)
-        return values
-
-    return check_all
 
 
 def _completed_from(allowed: Iterable[str]) -> Callable[[str], list[str]]:
@@ -276,12 +264,3 @@ Scheduler = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and sentences.")]
-PaperData = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="NAME",
-        help=f"One or more of {', '.join(PAPER_DATA)}.",
-        callback=_each_of(PAPER_DATA),
-        autocompletion=_completed_from(PAPER_DATA),
-    ),
-]
