@@ -510,6 +510,18 @@ def test_a_one_sided_bound_needs_its_own_model_only():
     assert CQR(bounds, coverage=0.9, side="upper").fit(NUMBERS, Y).predict_interval(NUMBERS)[0, 0] == -np.inf
 
 
+def test_a_fitted_quantile_model_is_used_as_it_is():
+    fitted = QuantileModel(LGBMRegressor(n_estimators=5, n_jobs=1, random_state=0)).fit(X, Y, LEVELS)
+    model = ICQR(FrozenEstimator(fitted), coverage=0.8, random_state=0).fit(X, Y)
+    assert model.model_.models_ is fitted.models_
+    np.testing.assert_array_equal(model.predict_quantiles(X), fitted.predict(X))
+    point = PointModel(LGBMRegressor(n_estimators=5, n_jobs=1, random_state=0)).fit(X, Y)
+    naive = Naive(FrozenEstimator(point), coverage=0.8, random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(naive.predict(X), point.predict(X))
+    with pytest.raises(ValueError, match=r"need the levels \(0.05, 0.5, 0.95\), but the fitted QuantileModel has"):
+        CQR(FrozenEstimator(fitted), coverage=0.9).fit(X, Y)
+
+
 @pytest.mark.parametrize(
     ("models", "levels", "error", "message"),
     [

@@ -34,7 +34,8 @@ class QuantileModel(BaseEstimator):
     ----------
     estimator : estimator, optional
         The plain estimator, for example ``LGBMRegressor(n_estimators=300)``; objective and levels are set here. By
-        default scikit-learn's HistGradientBoostingRegressor.
+        default scikit-learn's HistGradientBoostingRegressor. ``FrozenEstimator(model)`` of a fitted `QuantileModel` is
+        used as it is.
     level_parameter : str, optional
         For an estimator not known here: the name of its parameter that holds the quantile level.
     n_jobs : int, optional
@@ -55,6 +56,15 @@ class QuantileModel(BaseEstimator):
 
     def fit(self, X: Table, y: FloatArray, levels: Levels, **fit_params: Any) -> Self:
         """Fit the levels; `fit_params` go to the estimator's own fit."""
+        fitted = _frozen(self.estimator, QuantileModel)
+        if fitted is not None:
+            if fitted.levels_ != check_levels(levels):
+                raise ValueError(
+                    f"the coverage and side asked for need the levels {tuple(levels)}, but the fitted QuantileModel "
+                    f"has {fitted.levels_}; ask for the coverage it was fitted for, or fit it at these levels"
+                )
+            _take_over(self, fitted)
+            return self
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
         settings = self.prepare(X, y, levels)
         rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
@@ -197,6 +207,10 @@ class PointModel(BaseEstimator):
 
     def fit(self, X: Table, y: FloatArray, **fit_params: Any) -> Self:
         """Fit the regressor; `fit_params` go to its own fit."""
+        fitted = _frozen(self.estimator, PointModel)
+        if fitted is not None:
+            _take_over(self, fitted)
+            return self
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
         settings = self.prepare(X, y)
         rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
@@ -240,6 +254,20 @@ def is_prefit(estimator: Any) -> bool:
     if estimator is None:
         return False
     return isinstance(estimator, PrefitQuantiles | FrozenEstimator) or not hasattr(estimator, "fit")
+
+
+def _frozen(estimator: Any, kind: type[Any]) -> Any:
+    """Return the fitted model of this kind that a FrozenEstimator holds, or None."""
+    inner = estimator.estimator if isinstance(estimator, FrozenEstimator) else None
+    return inner if isinstance(inner, kind) else None
+
+
+def _take_over(model: Any, fitted: Any) -> None:
+    """Give a model all that a fitted one has learned: how columns are encoded, and the models themselves."""
+    check_is_fitted(fitted)
+    for name, value in vars(fitted).items():
+        if name.endswith("_"):
+            setattr(model, name, value)
 
 
 # -- Two stages ------------------------------------------------------------------------------------------------------
