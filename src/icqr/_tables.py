@@ -1,26 +1,32 @@
-"""Features as people have them: pandas, polars or arrays in; one table that models and partitions can use out."""
+"""What a user's table becomes: every check of X, kinds of columns, categories, missing values.
+
+pandas, polars and arrays come in. Models and partitions get a DataFrame whose columns are numbers or categories, or a
+float array. Whether a column holds numbers, categories or dates is decided by `column_kind`, and nowhere else.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from icqr._messages import warn
+
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Table: TypeAlias = pd.DataFrame | FloatArray
+Kind: TypeAlias = Literal["number", "category", "date"]
 
 #: Rows that are worked on at a time.
 ROWS_AT_ONCE = 2**16
-#: A column gets at most so many one-hot columns, for its most frequent categories: memory stays bounded.
+#: A column gets at most this many one-hot columns, for its most frequent categories: memory stays bounded.
 MOST_ONE_HOT = 255
-#: Of tables with more values no copy is made.
+#: Larger tables are not copied.
 MOST_COPIED = 2**24
 _NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
 _NO_DATES = (
@@ -29,11 +35,14 @@ _NO_DATES = (
 )
 
 
-def as_table(X: Any) -> Table:
-    """Give a pandas DataFrame for pandas and polars input and for arrays of objects, else a 2-D float array.
+# -- Tables ----------------------------------------------------------------------------------------------------------
 
-    Missing values are allowed. Complex numbers, sparse matrices, and tables without a row or a column are refused;
-    infinite values and dates are, too: in an array at once, in a DataFrame by `Features`.
+
+def as_table(X: Any) -> Table:
+    """Return a pandas DataFrame for pandas and polars input and for arrays of objects, else a 2-D float array.
+
+    Missing values are allowed. Complex numbers, sparse matrices, and tables without a row or a column are refused.
+    Infinite values and dates are refused too: in an array at once, in a DataFrame by `Features`.
 
     Examples
     --------
@@ -46,11 +55,16 @@ def as_table(X: Any) -> Table:
     package = type(X).__module__.partition(".")[0]
     if package in ("dask", "dask_expr"):
         raise TypeError(
-            "X is a Dask collection, whose rows are not here: icqr.distributed.ICQR (CQR, QR, Naive) takes it, and "
-            "icqr.distributed.on_dask(model) any fitted model; or bring the rows here by X.compute()"
+            "X is a Dask collection, whose rows are not here: icqr.dask.ICQR (CQR, QR, Naive) takes it, and "
+            "icqr.dask.on_dask(model) any fitted model; or bring the rows here by X.compute()"
         )
     if package == "polars":
-        X = _from_polars(X)
+        if not hasattr(X, "get_column"):
+            raise TypeError(
+                f"X must be a polars DataFrame, got a polars {type(X).__name__}; call X.collect() or to_frame()"
+            )
+        # Column by column: `to_pandas` would need pyarrow.
+        X = pd.DataFrame({name: X.get_column(name).to_numpy() for name in X.columns})
     elif isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
         X = pd.DataFrame(X)
     if isinstance(X, pd.DataFrame):
@@ -66,30 +80,20 @@ def as_table(X: Any) -> Table:
     return np.asarray(check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"))
 
 
-def _from_polars(X: Any) -> pd.DataFrame:
-    if not hasattr(X, "get_column"):
-        raise TypeError(
-            f"X must be a polars DataFrame, got a polars {type(X).__name__}; call X.collect() or to_frame()"
-        )
-    # Column by column: `to_pandas` would need pyarrow.
-    return pd.DataFrame({name: X.get_column(name).to_numpy() for name in X.columns})
-
-
 def _check_frame(X: pd.DataFrame) -> None:
-    n_rows, n_columns = X.shape
-    if n_rows == 0:
-        raise ValueError(
-            f"Found array with 0 sample(s) (shape=({n_rows}, {n_columns})) while a minimum of 1 is required."
-        )
-    if n_columns == 0:
-        raise ValueError(f"Found array with 0 feature(s) (shape=({n_rows}, 0)) while a minimum of 1 is required.")
+    # The words are scikit-learn's, which its estimator checks look for.
+    for count, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
+        if count == 0:
+            raise ValueError(f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
     if not X.columns.is_unique:
-        twice = sorted({str(name) for name in X.columns[X.columns.duplicated()]})
-        raise ValueError(f"Column names must be unique; these appear more than once: {', '.join(twice)}. Rename them.")
+        repeated = sorted({str(name) for name in X.columns[X.columns.duplicated()]})
+        raise ValueError(
+            f"Column names must be unique; these appear more than once: {', '.join(repeated)}. Rename them."
+        )
 
 
 def align(X: Table, columns: list[Any] | pd.Index[Any] | None) -> Table:
-    """Give new rows the form of the training rows: with their column names, or (None) as an array of numbers.
+    """Return new rows in the form of the training rows: with their column names, or (None) as an array of numbers.
 
     Rows without names (an array, or columns numbered 0, 1, … where the training rows' are not numbered) get the names
     by position.
@@ -100,7 +104,12 @@ def align(X: Table, columns: list[Any] | pd.Index[Any] | None) -> Table:
     ['a', 'b']
     """
     if columns is None:
-        return _as_array(X) if isinstance(X, pd.DataFrame) else X
+        if not isinstance(X, pd.DataFrame):
+            return X
+        numbers = plain_numbers(X)
+        if numbers is None:
+            numbers = np.column_stack([as_numbers(X[name]).to_numpy(dtype=np.float64) for name in X.columns])
+        return numbers
     if not isinstance(X, pd.DataFrame):
         return pd.DataFrame(X, columns=columns)
     names, known = list[Any](X.columns), list[Any](columns)
@@ -114,15 +123,8 @@ def align(X: Table, columns: list[Any] | pd.Index[Any] | None) -> Table:
     )
 
 
-def _as_array(X: pd.DataFrame) -> FloatArray:
-    numbers = plain_numbers(X)
-    if numbers is not None:
-        return numbers
-    return np.column_stack([_as_numbers(X[name]).to_numpy(dtype=np.float64) for name in X.columns])
-
-
 def take_rows(X: Table, index: IntArray | slice) -> Table:
-    """Give some rows of a table.
+    """Return some rows of a table.
 
     Examples
     --------
@@ -146,7 +148,7 @@ def blocks(n_rows: int) -> list[slice]:
 
 
 def draw_rows(n: int, most: int | None, rng: np.random.Generator) -> IntArray:
-    """Give all of n rows, or at most so many of them, drawn at random; in their order.
+    """Return the positions of all n rows, or of at most `most` of them, drawn at random; in their order.
 
     Examples
     --------
@@ -154,6 +156,188 @@ def draw_rows(n: int, most: int | None, rng: np.random.Generator) -> IntArray:
     (array([0, 1, 2]), 10)
     """
     return np.arange(n) if most is None or n <= most else np.sort(rng.choice(n, size=most, replace=False))
+
+
+# -- Kinds of columns ------------------------------------------------------------------------------------------------
+
+
+def column_kind(column: pd.Series[Any]) -> Kind:
+    """Return what a column holds: numbers (truth values too), categories (any text makes it so), or dates.
+
+    Raises TypeError if a value is none of these.
+
+    Examples
+    --------
+    >>> column_kind(pd.Series([1, 2.5])), column_kind(pd.Series(["Bern", None])), column_kind(pd.Series([1, "n/a"]))
+    ('number', 'category', 'category')
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
+        return "category"
+    if pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
+        return "number"
+    if _has_dates(column):
+        return "date"
+    kind: Kind = "number"
+    for value in column.dropna():
+        if isinstance(value, str):
+            kind = "category"
+        elif not isinstance(value, _NUMBERS):
+            raise TypeError(
+                f"Column {column.name!r}: each argument must be a string or a number, got {type(value).__name__}; turn "
+                "it into numbers or text first (dates, for example, into year, month, or days since a start)."
+            )
+    return kind
+
+
+def _has_dates(column: pd.Series[Any]) -> bool:
+    types = pd.api.types
+    return bool(types.is_datetime64_any_dtype(column.dtype) or types.is_timedelta64_dtype(column.dtype))
+
+
+def readable_columns(X: Table) -> list[int]:
+    """Return the positions of the columns that are numbers or categories.
+
+    Examples
+    --------
+    >>> readable_columns(pd.DataFrame({"a": [1], "day": pd.to_datetime(["2026-01-01"])}))
+    [0]
+    """
+
+    def is_readable(column: pd.Series[Any]) -> bool:
+        try:
+            return column_kind(column) != "date"
+        except TypeError:
+            return False
+
+    if not isinstance(X, pd.DataFrame):
+        return list(range(X.shape[1]))
+    return [j for j in range(X.shape[1]) if is_readable(X.iloc[:, j])]
+
+
+def is_mixed(column: pd.Series[Any]) -> bool:
+    """Return whether a column holds text, numbers, and nothing else."""
+    if pd.api.types.infer_dtype(column, skipna=True) not in ("mixed", "mixed-integer"):
+        return False
+    known = column.dropna()
+    text = sum(isinstance(value, str) for value in known)
+    numbers = sum(isinstance(value, _NUMBERS) for value in known)
+    return 0 < text < len(known) == text + numbers
+
+
+def settle_kinds(X: Table) -> Table:
+    """Return the table with columns of both text and numbers as categories.
+
+    Some rows of such a column may hold numbers only; taken alone, they would be a column of numbers.
+
+    Examples
+    --------
+    >>> settle_kinds(pd.DataFrame({"a": [1.5, "n/a"], "b": [1.5, 2.5]})).dtypes.astype(str).tolist()
+    ['category', 'float64']
+    """
+    if not isinstance(X, pd.DataFrame):
+        return X
+    mixed = [name for name in X.columns if X[name].dtype == object and is_mixed(X[name])]
+    return X.astype(dict.fromkeys(mixed, "category")) if mixed else X
+
+
+def warn_about_text(X: Table) -> None:
+    """Warn about columns with text in which more than half of the values are different: no model learns from those."""
+    if not isinstance(X, pd.DataFrame) or len(X) < 100:
+        return
+    for name, column in X.items():
+        text = pd.api.types.infer_dtype(column, skipna=True) == "string" or is_mixed(column)
+        if not text or column.nunique() <= len(X) / 2:
+            continue
+        share = pd.to_numeric(column.astype(object), errors="coerce").notna().mean()
+        advice = "Drop it, or turn it into numbers or fewer categories."
+        if share > 0.5:
+            advice = f"{share:.0%} of its values read as numbers: pd.to_numeric(…, errors='coerce') makes it numbers."
+        warn(
+            f"Column {name!r} holds text and {column.nunique()} of its {len(X)} values are different, so that its "
+            f"categories say little. {advice}"
+        )
+
+
+def plain_numbers(X: pd.DataFrame) -> FloatArray | None:
+    """Return a DataFrame's values if all its columns are plain numbers, none of them infinite; else None.
+
+    Examples
+    --------
+    >>> plain_numbers(pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}))
+    array([[1. , 0.5],
+           [2. , 1.5]])
+    >>> plain_numbers(pd.DataFrame({"a": ["x"]}))
+    """
+    values = X.to_numpy()
+    if values.dtype.kind not in "fiu":
+        return None
+    numbers = values.astype(np.float64, copy=False)
+    return None if np.isinf(numbers).any() else numbers
+
+
+def as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column that held numbers in training as plain numbers, or say why it isn't one."""
+    if _has_dates(column):
+        raise ValueError(
+            f"Column {column.name!r} held numbers in training and now holds dates or durations ({column.dtype}). Turn "
+            "them into the numbers that they were in training."
+        )
+    if pd.api.types.is_complex_dtype(column.dtype):
+        raise ValueError(f"Complex data not supported: column {column.name!r}.")
+    numbers = column
+    if not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu"):
+        try:
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"Column {column.name!r} held numbers in training and now holds something else: {error}"
+            ) from error
+        numbers = pd.Series(values, index=column.index, name=column.name)
+    infinite = np.isinf(numbers.to_numpy())
+    if infinite.any():
+        raise ValueError(
+            f"Column {column.name!r} is infinite in row {int(np.flatnonzero(infinite)[0])}: infinity is not allowed. "
+            "Replace it by a finite number or by a missing value."
+        )
+    return numbers
+
+
+def known_values(column: pd.Series[Any], categories: pd.Index[Any]) -> pd.Series[Any]:
+    """Return the values that are categories, a missing value for others.
+
+    A number and a text are the same if the text reads as that number, and no other category does: a file's column may
+    be read as either.
+
+    Examples
+    --------
+    >>> known_values(pd.Series([1, "Rome"], dtype=object), pd.Index(["1", "Bern"])).tolist()
+    ['1', nan]
+    """
+    values = column.astype(object).where(column.notna(), None)
+    known = values.isin(categories)
+    unknown = values[~known & column.notna()].unique()
+    if not len(unknown):
+        return values
+    texts = _by_reading(category for category in categories if isinstance(category, str))
+    numbers = _by_reading(category for category in categories if not isinstance(category, str))
+    meant = {value: (numbers if isinstance(value, str) else texts).get(_reading(value)) for value in unknown}
+    return values.where(known, values.map(meant))
+
+
+def _by_reading(categories: Iterable[Any]) -> dict[float | str, Any]:
+    """Return the categories by what they read as, without those that read the same."""
+    by_reading: dict[float | str, list[Any]] = {}
+    for category in categories:
+        by_reading.setdefault(_reading(category), []).append(category)
+    return {reading: same[0] for reading, same in by_reading.items() if len(same) == 1}
+
+
+def _reading(value: Any) -> float | str:
+    """Return the number that a value is or reads as ("1.0" reads as 1), else its text."""
+    try:
+        return str(value) if isinstance(value, bool | np.bool_) else float(value)
+    except (TypeError, ValueError):
+        return str(value)
 
 
 class Features:
@@ -167,9 +351,9 @@ class Features:
     Parameters
     ----------
     X : table
-        Training rows, as :func:`as_table` gives them.
+        Training rows, as :func:`as_table` returns them.
     max_categories : int, optional
-        Keep only so many categories a column, the most frequent ones; the others become missing.
+        Keep only this many categories of a column, the most frequent ones; the others become missing.
 
     Examples
     --------
@@ -189,23 +373,30 @@ class Features:
         if not isinstance(X, pd.DataFrame):
             self.empty: set[Any] = set(np.flatnonzero(np.isnan(X).all(axis=0)).tolist())
             return
-        plain = X.size < MOST_COPIED and all(isinstance(dtype, np.dtype) for dtype in X.dtypes)
-        numbers = plain_numbers(X) if plain else None
-        if numbers is not None:
-            self.empty = set(X.columns[np.asarray(np.isnan(numbers).all(axis=0))])
-            return
+        if X.size < MOST_COPIED and all(isinstance(dtype, np.dtype) for dtype in X.dtypes):
+            numbers = plain_numbers(X)
+            if numbers is not None:  # the usual case, in one step
+                self.empty = set(X.columns[np.asarray(np.isnan(numbers).all(axis=0))])
+                return
         self.empty = {name for name in X.columns if X[name].isna().all()}
-        for name in X.columns:
-            values = None if name in self.empty else _column(X[name])
-            if values is not None and isinstance(values.dtype, pd.CategoricalDtype):
-                self._learn_categories(values, max_categories)
+        for name in X.columns.difference(list(self.empty), sort=False):
+            kind = column_kind(X[name])
+            if kind == "date":
+                raise ValueError(f"Column {name!r} holds dates or durations ({X[name].dtype}); {_NO_DATES}")
+            if kind == "number":
+                as_numbers(X[name])  # raises where a value is infinite or complex
+            else:
+                self._learn_categories(X[name], max_categories)
 
-    def _learn_categories(self, values: pd.Series[Any], most: int | None) -> None:
-        codes = values.cat.codes.to_numpy()
-        counts = np.bincount(codes[codes >= 0], minlength=len(values.cat.categories))
+    def _learn_categories(self, column: pd.Series[Any], most: int | None) -> None:
+        if not isinstance(column.dtype, pd.CategoricalDtype):
+            # By way of objects: pandas fails on a dictionary of Arrow that has gaps.
+            column = column.astype(object).astype("category")
+        codes = column.cat.codes.to_numpy()
+        counts = np.bincount(codes[codes >= 0], minlength=len(column.cat.categories))
         kept = _most_frequent(counts, most)
-        self.categories[values.name] = values.cat.categories[kept]
-        self.one_hot_codes[values.name] = _most_frequent(counts[kept], MOST_ONE_HOT)
+        self.categories[column.name] = column.cat.categories[kept]
+        self.one_hot_codes[column.name] = _most_frequent(counts[kept], MOST_ONE_HOT)
 
     @property
     def categorical(self) -> list[Any]:
@@ -213,26 +404,23 @@ class Features:
         return list(self.categories)
 
     def transform(self, X: Table) -> Table:
-        """Bring rows into the form of the training rows: a DataFrame or a float array, as these were."""
+        """Return rows in the form of the training rows: a DataFrame or a float array, as these were."""
         X = align(X, self.names)
         if isinstance(X, pd.DataFrame):
-            return self.transform_frame(X)
+            if not self.categories and not self.empty and plain_numbers(X) is not None:
+                return X
+            columns = {name: self._transform_column(X[name]) for name in X.columns}
+            return pd.DataFrame(columns, index=X.index, copy=False)
         if self.empty:
             X = X.copy()
             X[:, list(self.empty)] = 0.0
         return X
 
-    def transform_frame(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Bring a DataFrame's rows into the form of the training rows; plain numbers stay as they are."""
-        if not self.categories and not self.empty and plain_numbers(X) is not None:
-            return X
-        return pd.DataFrame({name: self._transform_column(X[name]) for name in X.columns}, index=X.index, copy=False)
-
     def _transform_column(self, column: pd.Series[Any]) -> pd.Series[Any]:
         if column.name in self.empty:
             return pd.Series(0.0, index=column.index)
         if column.name not in self.categories:
-            return _as_numbers(column)
+            return as_numbers(column)
         categories = self.categories[column.name]
         if isinstance(column.dtype, pd.CategoricalDtype) and column.cat.categories.equals(categories):
             known = pd.Categorical.from_codes(column.cat.codes.to_numpy(), categories=categories)
@@ -241,7 +429,7 @@ class Features:
         return pd.Series(known, index=column.index)
 
     def one_hot(self, X: Table) -> tuple[FloatArray, IntArray, list[tuple[Any, Any]]]:
-        """Give a float matrix with categories one-hot, each column's origin, and each column's (name, category).
+        """Return a float matrix with categories one-hot, each column's origin, and each column's (name, category).
 
         The category is None for a numeric column. A missing, unknown or rare category (beyond the 255 most frequent
         ones) is a row of zeros.
@@ -255,239 +443,39 @@ class Features:
         return self.one_hot_columns(X, np.arange(len(origin))), origin, labels
 
     def one_hot_columns(self, X: Table, positions: IntArray) -> FloatArray:
-        """Give the columns at these positions of the one-hot matrix, as an array of their own."""
+        """Return the columns at these positions of the one-hot matrix, as an array of their own."""
         origin, codes = (part[positions] for part in self._layout())
         if self.names is None:
             return np.array(np.asarray(self.transform(X))[:, origin], dtype=np.float64)
         frame = pd.DataFrame(align(X, self.names))
-        numbers = None if self.categories or self.empty else _some_numbers(frame, origin)
-        if numbers is not None:
-            return numbers
+        if not self.categories and not self.empty:
+            # To choose columns takes pandas longer than to return all of them, unless there are many values.
+            chosen, places = (frame, origin) if frame.size < MOST_COPIED else (frame.iloc[:, origin], slice(None))
+            numbers = plain_numbers(chosen)
+            if numbers is not None:
+                return np.array(numbers[:, places])
         matrix = np.empty((len(frame), len(positions)))
         for j in np.unique(origin):
-            column, mine = self._transform_column(frame.iloc[:, j]), np.flatnonzero(origin == j)
-            if codes[mine[0]] < 0:
-                matrix[:, mine] = column.to_numpy(dtype=np.float64)[:, None]
+            column, places = self._transform_column(frame.iloc[:, j]), np.flatnonzero(origin == j)
+            if codes[places[0]] < 0:
+                matrix[:, places] = column.to_numpy(dtype=np.float64)[:, None]
             else:
-                matrix[:, mine] = column.cat.codes.to_numpy()[:, None] == codes[mine]
+                matrix[:, places] = column.cat.codes.to_numpy()[:, None] == codes[places]
         return matrix
 
     def origins(self) -> IntArray:
-        """Give the column of X that each column of the one-hot matrix comes from."""
+        """Return the column of X that each column of the one-hot matrix comes from."""
         return self._layout()[0]
 
     def _layout(self) -> tuple[IntArray, IntArray]:
-        """Give the one-hot matrix's columns: the column of X they come from, and the category's code (-1: numbers)."""
+        """Return the origin of each column of the one-hot matrix, and its category's code (-1: numbers)."""
         if self.names is None or not self.one_hot_codes:
             return np.arange(self.n_columns), np.full(self.n_columns, -1)
         parts = [self.one_hot_codes.get(name, np.array([-1])) for name in self.names]
         return np.repeat(np.arange(self.n_columns), [len(part) for part in parts]), np.concatenate(parts)
 
 
-def plain_numbers(X: pd.DataFrame) -> FloatArray | None:
-    """Give a DataFrame's values if all its columns are plain numbers, none of them infinite, and None if they are not.
-
-    Examples
-    --------
-    >>> plain_numbers(pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}))
-    array([[1. , 0.5],
-           [2. , 1.5]])
-    >>> plain_numbers(pd.DataFrame({"a": ["x"]}))
-    """
-    values = X.to_numpy()
-    if values.dtype.kind not in "fiu":
-        return None
-    numbers = values.astype(np.float64, copy=False)
-    return None if np.isinf(numbers).any() else numbers
-
-
-def _some_numbers(X: pd.DataFrame, columns: IntArray) -> FloatArray | None:
-    """Give an array of some columns' values if `plain_numbers` has them."""
-    if X.size < MOST_COPIED:  # to choose columns takes pandas longer than to give all of them
-        numbers = plain_numbers(X)
-        return None if numbers is None else numbers[:, columns]
-    numbers = plain_numbers(X.iloc[:, columns])
-    return None if numbers is None else numbers[:, np.arange(len(columns))]
-
-
-def known_values(column: pd.Series[Any], categories: pd.Index[Any]) -> pd.Series[Any]:
-    """Give the values that are categories, None for others.
-
-    A number and a text are the same if the text reads as that number, and no other category does: a file's column may
-    be read as either.
-    """
-    values = column.astype(object).where(column.notna(), None)
-    known = values.isin(categories)
-    others = values[~known & column.notna()].unique()
-    if not len(others):
-        return values
-    numbers, texts = (_by_reading(c for c in categories if isinstance(c, str) == text) for text in (False, True))
-    meant = {value: (numbers if isinstance(value, str) else texts).get(_reading(value)) for value in others}
-    return values.where(known, values.map(meant))
-
-
-def _by_reading(categories: Iterable[Any]) -> dict[Any, Any]:
-    """Give the categories by what they read as, without those that read the same."""
-    found: dict[Any, list[Any]] = {}
-    for category in categories:
-        found.setdefault(_reading(category), []).append(category)
-    return {reading: same[0] for reading, same in found.items() if len(same) == 1}
-
-
-def _reading(value: Any) -> Any:
-    """Give the number that a value is or reads as, else its text.
-
-    Examples
-    --------
-    >>> [_reading(value) for value in ("1.0", 1, Decimal("1"), True, "True", "Bern")]
-    [1.0, 1.0, 1.0, 'True', 'True', 'Bern']
-    """
-    if isinstance(value, bool | np.bool_):
-        return str(value)
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return str(value)
-
-
-def _column(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Decide a training column's kind: categorical, or numbers."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return column
-    if pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
-        return _as_numbers(column)
-    if _has_dates(column):
-        raise ValueError(f"Column {column.name!r} holds dates or durations ({column.dtype}); {_NO_DATES}")
-    known = column.dropna()
-    for value in known:
-        if not isinstance(value, (str, *_NUMBERS)):
-            raise TypeError(
-                f"Column {column.name!r}: each argument must be a string or a number, got {type(value).__name__}; turn "
-                "it into numbers or text first (dates, for example, into year, month, or days since a start)."
-            )
-    if all(not isinstance(value, str) for value in known):
-        return _as_numbers(column)
-    if isinstance(column.dtype, pd.ArrowDtype):
-        column = column.astype(object)  # pandas fails on a dictionary of Arrow that has gaps
-    return column.astype("category")
-
-
-def readable_columns(X: Table) -> list[int]:
-    """Give the positions of the columns that are numbers or categories.
-
-    Examples
-    --------
-    >>> readable_columns(pd.DataFrame({"a": [1], "day": pd.to_datetime(["2026-01-01"])}))
-    [0]
-    """
-
-    def is_readable(column: pd.Series[Any]) -> bool:
-        try:
-            _column(column)
-        except (ValueError, TypeError):
-            return False
-        return True
-
-    if not isinstance(X, pd.DataFrame):
-        return list(range(X.shape[1]))
-    return [j for j in range(X.shape[1]) if is_readable(X.iloc[:, j])]
-
-
-def _has_dates(column: pd.Series[Any]) -> bool:
-    kinds = pd.api.types
-    return bool(kinds.is_datetime64_any_dtype(column.dtype) or kinds.is_timedelta64_dtype(column.dtype))
-
-
-def _as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
-    if _has_dates(column):
-        raise ValueError(
-            f"Column {column.name!r} held numbers in training and now holds dates or durations ({column.dtype}). Turn "
-            "them into the numbers that they were in training."
-        )
-    if pd.api.types.is_complex_dtype(column.dtype):
-        raise ValueError(f"Complex data not supported: column {column.name!r}.")
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
-        numbers = column
-    else:
-        try:
-            numbers = pd.Series(
-                column.to_numpy(dtype=np.float64, na_value=np.nan), index=column.index, name=column.name
-            )
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"Column {column.name!r} held numbers in training and now holds something else: {error}"
-            ) from error
-    infinite = np.isinf(numbers.to_numpy())
-    if infinite.any():
-        raise ValueError(
-            f"Column {column.name!r} is infinite in row {int(np.flatnonzero(infinite)[0])}: infinity is not allowed. "
-            "Replace it by a finite number or by a missing value."
-        )
-    return numbers
-
-
 def _most_frequent(counts: NDArray[np.integer[Any]], most: int | None) -> IntArray:
-    """Give the codes of the most frequent categories, in their own order; those that never appear are left out."""
+    """Return the codes of the most frequent categories, in their own order; those that never appear are left out."""
     by_frequency = np.argsort(-counts, kind="stable")[:most]
     return np.sort(by_frequency[counts[by_frequency] > 0])
-
-
-def settle_kinds(X: Table) -> Table:
-    """Make categories of columns that hold both text and numbers.
-
-    Of such a column some rows may hold numbers only; taken alone, they would be a column of numbers.
-
-    Examples
-    --------
-    >>> settle_kinds(pd.DataFrame({"a": [1.5, "n/a"], "b": [1.5, 2.5]})).dtypes.astype(str).tolist()
-    ['category', 'float64']
-    """
-    if not isinstance(X, pd.DataFrame):
-        return X
-    mixed = [name for name in X.columns if X[name].dtype == object and _is_mixed(X[name])]
-    if not mixed:
-        return X
-    settled = X.copy(deep=False)
-    for name in mixed:
-        settled[name] = X[name].astype("category")
-    return settled
-
-
-def _is_mixed(column: pd.Series[Any]) -> bool:
-    """Tell whether a column holds text, numbers, and nothing else."""
-    if pd.api.types.infer_dtype(column, skipna=True) not in ("mixed", "mixed-integer"):
-        return False
-    known = column.dropna()
-    text = sum(isinstance(value, str) for value in known)
-    numbers = sum(isinstance(value, _NUMBERS) for value in known)
-    return 0 < text < len(known) == text + numbers
-
-
-def warn_about_text(X: Table) -> None:
-    """Warn about columns with text in which more than half of the values are different: no model learns from those.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"size": [f"{n} m" for n in range(100)]})
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_about_text(frame)
-    >>> len(caught)
-    1
-    """
-    if not isinstance(X, pd.DataFrame) or len(X) < 100:
-        return
-    for name, column in X.items():
-        text = pd.api.types.infer_dtype(column, skipna=True) == "string" or _is_mixed(column)
-        if not text or column.nunique() <= len(X) / 2:
-            continue
-        share = pd.to_numeric(column.astype(object), errors="coerce").notna().mean()
-        advice = "Drop it, or turn it into numbers or fewer categories."
-        if share > 0.5:
-            advice = f"{share:.0%} of its values read as numbers: pd.to_numeric(…, errors='coerce') makes it numbers."
-        warnings.warn(
-            f"Column {name!r} holds text and {column.nunique()} of its {len(X)} values are different, so that its "
-            f"categories say little. {advice}",
-            UserWarning,
-            stacklevel=3,
-        )
