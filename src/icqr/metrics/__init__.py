@@ -6,19 +6,27 @@ infinite, and each function says what that means for it. ``sample_weight`` is ``
 rows alike. ``coverage`` is the promised share (0.9), ``confidence`` that of an exact interval.
 """
 
-from icqr.metrics.conditional import WorstSlab, excess_risk, worst_slab_coverage
-from icqr.metrics.dependence import coverage_width_correlation, hsic
+from icqr.metrics.conditional import (
+    WorstSlab,
+    coverage_by_group,
+    coverage_gap,
+    excess_risk,
+    feature_stratified_coverage,
+    size_stratified_coverage,
+    worst_slab_coverage,
+)
 from icqr.metrics.marginal import (
     binomial_interval,
     coverage_interval,
     coverage_score,
+    coverage_width_correlation,
+    hsic,
     interval_iou,
     interval_score,
     mean_width,
     pinball_loss,
     width_summary,
 )
-from icqr.metrics.strata import coverage_by_group, coverage_gap, feature_stratified_coverage, size_stratified_coverage
 
 __all__ = [
     "WorstSlab",

@@ -13,7 +13,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 
 class CheckedRows(NamedTuple):
-    """Checked rows."""
+    """Rows that passed :func:`check_rows`, with the width of each interval and whether it holds y."""
 
     y: Floats
     lower: Floats
@@ -26,7 +26,7 @@ class CheckedRows(NamedTuple):
 def check_rows(
     y: ArrayLike, intervals: ArrayLike, sample_weight: ArrayLike | None = None, name: str = "intervals"
 ) -> CheckedRows:
-    """Give the rows with width and coverage of each interval, or say what is wrong with which row."""
+    """Return the rows with each interval's width and whether it holds y; an error names the first row that is wrong."""
     values, bounds = as_target(y), np.asarray(intervals, dtype=float)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"y must have the shape (n,) with at least one row, got {values.shape}")
@@ -48,7 +48,7 @@ def check_rows(
 
 
 def as_target(y: ArrayLike) -> Floats:
-    """Give y as floats, a single column as one dimension; text and dates are no numbers.
+    """Return y as floats, a single column as one dimension; refuse text and dates.
 
     Examples
     --------
@@ -58,18 +58,18 @@ def as_target(y: ArrayLike) -> Floats:
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    texts = (value for value in values.flat if isinstance(value, str | bytes)) if values.dtype.kind in "OSU" else ()
-    for text in texts:
-        raise ValueError(
-            f"y must hold numbers, got the text {str(text)!r}; convert it first, for example by pd.to_numeric"
-        )
+    if values.dtype.kind in "OSU":
+        text = next((value for value in values.flat if isinstance(value, str | bytes)), None)
+        if text is not None:
+            fix = "convert it first, for example by pd.to_numeric"
+            raise ValueError(f"y must hold numbers, got the text {str(text)!r}; {fix}")
     if values.dtype.kind in "mM":
         raise ValueError(f"y must hold numbers, got {values.dtype}; turn dates and durations into numbers first")
     return values.astype(float)
 
 
 def equal_widths(lower: Floats, upper: Floats) -> Floats:
-    """Give upper − lower, with widths made equal that differ by no more than the rounding of their bounds.
+    """Return upper − lower, with widths made equal that differ by no more than the rounding of their bounds.
 
     A method that adds the same number to each prediction has one width, not one per rounding error.
 
@@ -100,7 +100,7 @@ def check_finite(name: str, values: Floats) -> None:
 
 
 def check_weight(sample_weight: ArrayLike | None, n: int) -> Floats | None:
-    """Give n weights that are not negative and not all zero, or None for none."""
+    """Return n weights that are not negative and not all zero, or None if none are given."""
     if sample_weight is None:
         return None
     weight = np.asarray(sample_weight, dtype=float)
@@ -113,7 +113,7 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Floats | None:
 
 
 def check_share(name: str, share: Any) -> float:
-    """Give a share strictly between 0 and 1."""
+    """Return a share as a float, if it is strictly between 0 and 1."""
     number = float(share) if isinstance(share, Real) else float("nan")
     if not 0 < number < 1:
         hint = f"; did you mean {number / 100:g}?" if 1 < number < 100 else ""
@@ -122,7 +122,7 @@ def check_share(name: str, share: Any) -> float:
 
 
 def weighted_mean(values: NDArray[Any], weight: Floats | None) -> float:
-    """Give the mean; None weighs all alike."""
+    """Return the mean; None weighs all rows alike."""
     if weight is None:
         return float(values.mean())
     used = weight > 0  # an infinite value of weight 0 must not turn the mean into NaN

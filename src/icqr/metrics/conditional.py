@@ -1,7 +1,8 @@
-"""Coverage given the features: the worst slab, and the excess risk of the target coverage."""
+"""Coverage in parts of the rows: groups, bins of the width or of a feature, the worst slab; and the excess risk."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,160 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from icqr.metrics.checks import Floats, Integers, check_rows, check_share
+from icqr.metrics.checks import CheckedRows, Floats, Integers, check_rows, check_share, equal_widths
 from icqr.metrics.marginal import binomial_interval
 
-#: Up to so many rows the default classifier works on one thread: on a busy machine, several that wait for each other in
-#: thousands of short steps take up to 70 times as long.
+#: Up to this many rows the default classifier works on one thread: on a busy machine, threads that wait for each other
+#: in thousands of short steps take up to 70 times as long.
 MOST_FOR_ONE_THREAD = 100_000
+
+# -- Groups and bins -------------------------------------------------------------------------------------
+
+
+def coverage_by_group(
+    y: ArrayLike,
+    intervals: ArrayLike,
+    groups: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    sample_weight: ArrayLike | None = None,
+) -> pd.DataFrame:
+    """Coverage in each group, with its exact interval as in :func:`coverage_interval`.
+
+    Parameters
+    ----------
+    groups : (n,) array
+        Labels of any kind; rows without a label are a group of their own.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per group: ``n``, ``share`` (of rows, or of weight), ``coverage``, ``coverage_lower``, ``coverage_upper``,
+        ``mean_width`` (infinite if one interval is).
+
+    Examples
+    --------
+    >>> coverage_by_group([1, 2, 3], [[0, 1], [0, 1], [2, 4]], ["a", "a", "b"])[["n", "coverage", "mean_width"]]
+           n  coverage  mean_width
+    group
+    a      2       0.5         1.0
+    b      1       1.0         2.0
+    """
+    rows = check_rows(y, intervals, sample_weight)
+    codes, labels = pd.factorize(_column("groups", groups, len(rows.y)), sort=True, use_na_sentinel=False)
+    return _by_code(rows, codes, pd.Index(labels, name="group"), confidence)
+
+
+def coverage_gap(
+    y: ArrayLike,
+    intervals: ArrayLike,
+    groups: ArrayLike,
+    *,
+    coverage: float,
+    weighted: bool = False,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    r"""Mean distance of the groups' coverage from the promise: :math:`\sum_g s_g |coverage_g - coverage|`.
+
+    Each group counts alike (:math:`s_g = 1/G`), or by its share of rows if ``weighted``. Small groups are noisy: a gap
+    above 0 is expected even of perfect intervals.
+
+    References
+    ----------
+    Ding et al. (2023), "Class-conditional conformal prediction with many classes", *NeurIPS*.
+
+    Examples
+    --------
+    >>> coverage_gap([1, 2, 3], [[0, 1], [0, 1], [2, 4]], ["a", "a", "b"], coverage=0.75)
+    0.25
+    """
+    check_share("coverage", coverage)
+    table = coverage_by_group(y, intervals, groups, sample_weight=sample_weight)
+    gap = (table["coverage"] - coverage).abs()
+    return float((gap * table["share"]).sum() if weighted else gap.mean())
+
+
+def size_stratified_coverage(
+    y: ArrayLike, intervals: ArrayLike, *, n_bins: int = 10, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Coverage by width: a table like :func:`coverage_by_group` over ``n_bins`` equally large bins of the width.
+
+    Equal widths share a bin, so there may be fewer; infinite widths are the largest. Its smallest ``coverage`` is the
+    size-stratified coverage of Angelopoulos and Bates (2023), *Foundations and Trends in Machine Learning* 16.
+
+    Examples
+    --------
+    >>> size_stratified_coverage([0, 0, 5, 0], [[0, 1], [0, 2], [0, 3], [0, 4]], n_bins=2)["coverage"].to_list()
+    [1.0, 0.5]
+    """
+    rows = check_rows(y, intervals)
+    return _by_code(rows, *_bins(equal_widths(rows.lower, rows.upper), n_bins, "width"), confidence)
+
+
+def feature_stratified_coverage(
+    y: ArrayLike, intervals: ArrayLike, feature: ArrayLike, *, n_bins: int = 10, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Coverage by a feature: a table like :func:`coverage_by_group`.
+
+    A numeric feature is cut in ``n_bins`` equally large bins as in :func:`size_stratified_coverage`, any other has a
+    row per value; missing values have a row of their own.
+
+    Examples
+    --------
+    >>> feature_stratified_coverage([0, 0, 5, 0], [[0, 1]] * 4, [10, 20, 30, 40], n_bins=2)["coverage"].to_dict()
+    {Interval(10.0, 20.0, closed='both'): 1.0, Interval(30.0, 40.0, closed='both'): 0.5}
+    """
+    rows = check_rows(y, intervals)
+    column = _column("feature", feature, len(rows.y))
+    name = "feature" if column.name is None else column.name
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        return _by_code(rows, *_bins(column.to_numpy(dtype=float, na_value=np.nan), n_bins, name), confidence)
+    codes, labels = pd.factorize(column, sort=True, use_na_sentinel=False)
+    return _by_code(rows, codes, pd.Index(labels, name=name), confidence)
+
+
+def _column(name: str, values: Any, n: int) -> pd.Series[Any]:
+    """Return labels or a feature as a Series, if there is one value per row."""
+    column = pd.Series(values.to_pandas() if hasattr(values, "to_pandas") else values)
+    if len(column) != n:
+        raise ValueError(f"{name} must have {n} values, one per row of y; got {len(column)}")
+    return column
+
+
+def _bins(values: Floats, n_bins: int, name: Hashable) -> tuple[Integers, pd.Index[Any]]:
+    """Return the code of the equally large bin each value is in, and the bins; NaN comes last."""
+    if n_bins < 1:
+        raise ValueError(f"n_bins must be at least 1, got {n_bins}")
+
+    # A bin ends at the largest value of an equal share of the rows, and starts at the next value after the last end.
+    ordered = np.sort(values[~np.isnan(values)])
+    ends = np.unique([part[-1] for part in np.array_split(ordered, n_bins) if len(part)])
+    starts = ordered[np.append(0, np.searchsorted(ordered, ends[:-1], side="right"))] if len(ends) else ends
+    if len(ordered) < len(values):
+        starts, ends = np.append(starts, np.nan), np.append(ends, np.nan)
+    return np.searchsorted(ends, values), pd.IntervalIndex.from_arrays(starts, ends, closed="both", name=name)
+
+
+def _by_code(rows: CheckedRows, codes: Integers, labels: pd.Index[Any], confidence: float) -> pd.DataFrame:
+    """Return the table of :func:`coverage_by_group`, a row per label."""
+    weight = np.ones(len(codes)) if rows.weight is None else rows.weight
+
+    def total(values: Floats) -> Floats:
+        return np.bincount(codes, values, len(labels)).astype(float)
+
+    mass = total(weight)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a group may weigh nothing: its numbers are NaN
+        coverage = total(weight * rows.covered) / mass
+        effective = mass**2 / total(weight**2)
+        width = total(np.where(weight > 0, rows.width, 0) * weight) / mass
+
+    low, high = binomial_interval(coverage * effective, effective, confidence=confidence)
+    sizes = {"n": np.bincount(codes, minlength=len(labels)), "share": mass / mass.sum()}
+    shares = {"coverage": coverage, "coverage_lower": low, "coverage_upper": high}
+    return pd.DataFrame({**sizes, **shares, "mean_width": width}, index=labels)
+
+
+# -- The worst slab --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -72,11 +221,15 @@ def worst_slab_coverage(
     (0.0, 96, 0.2)
     """
     rows = check_rows(y, intervals)
-    design = _numeric(X, len(rows.y))
+    design = _design(X, len(rows.y))
+
+    # Standardized features, so that random directions favour no unit.
     power = np.ldexp(1.0, np.frexp(design.abs().max())[1] - 1)  # so that squares neither overflow nor vanish
     design = design / power
     centre, scale = design.mean(), design.std(ddof=0)
     points = np.ascontiguousarray(((design - centre) / scale).to_numpy())
+
+    # One half of the rows chooses the slab, the other measures it.
     rng = np.random.default_rng(random_state)
     search, measure = np.array_split(rng.permutation(len(rows.y)), 2)
     directions = np.vstack([np.eye(points.shape[1]), rng.normal(size=(n_directions, points.shape[1]))])
@@ -87,12 +240,65 @@ def worst_slab_coverage(
     inside = np.sort(measure[(projection >= cuts[0]) & (projection <= cuts[1])])
     hits, n = int(rows.covered[inside].sum()), len(inside)
     low, high = binomial_interval(hits, n)
+
     # From standardized features back to their own units, with the largest coefficient ±1.
     direction, shift = chosen / scale / power, float((chosen / scale) @ centre)
     unit = float(direction.abs().max())
     low_cut, high_cut = ((cut + shift) / unit for cut in cuts)
     share = hits / n if n else float("nan")
     return WorstSlab(share, n, (float(low), float(high)), direction / unit, low_cut, high_cut, inside)
+
+
+def _choose_slab(
+    points: Floats, covered: NDArray[np.bool_], directions: Floats, smallest: int
+) -> tuple[Floats, tuple[float, float]]:
+    """Return direction and cut points of the slab with the least coverage; all rows if none is below the mean."""
+    chosen, cuts, ceiling = directions[0], (-np.inf, np.inf), float(covered.mean())
+    for block in np.array_split(directions, -(-len(directions) // 16)):  # a few at once: X is read less often
+        for direction, projection in zip(block, block @ points.T, strict=True):
+            order = np.argsort(projection)
+            window = _worst_window(covered[order], projection[order], smallest, ceiling)
+            if window is not None:
+                chosen, ceiling, cuts = direction, window[0], window[1:]
+    return chosen, cuts
+
+
+def _worst_window(
+    covered: NDArray[np.bool_], values: Floats, smallest: int, ceiling: float
+) -> tuple[float, float, float] | None:
+    """Return the least mean of ``covered`` over a range of the sorted ``values`` with enough rows, and its cuts.
+
+    None if no mean is below ``ceiling``.
+
+    Dinkelbach: the mean of a window is below λ where the sum of covered − λ is negative; the most negative window gives
+    the next λ, until there is none. One pass of cumulative sums each, and a later direction mostly needs one pass only.
+    """
+    # Windows begin and end where the value changes: a slab can't part equal values.
+    edges = np.flatnonzero(np.diff(values, prepend=-np.inf, append=np.inf))
+    total = np.append(0, np.cumsum(covered))[edges]
+    latest = np.searchsorted(edges, edges - smallest, side="right") - 1
+    first = int(np.searchsorted(latest, 0))
+
+    best = None
+    while True:
+        excess = total - ceiling * edges
+        end = first + int(np.argmin(excess[first:] - np.maximum.accumulate(excess)[latest[first:]]))
+        start = int(np.argmax(excess[: latest[end] + 1]))
+        mean = float((total[end] - total[start]) / (edges[end] - edges[start]))
+        if not mean < ceiling:
+            break
+        ceiling, best = mean, (int(edges[start]), int(edges[end]))
+    return None if best is None else (ceiling, _cut(values, best[0]), _cut(values, best[1]))
+
+
+def _cut(values: Floats, edge: int) -> float:
+    """Return a cut half way between two values, so that rounding can't move a row across."""
+    if edge == 0:
+        return -np.inf
+    return np.inf if edge == len(values) else float(values[edge - 1] + values[edge]) / 2
+
+
+# -- The excess risk -------------------------------------------------------------------------------------
 
 
 def excess_risk(
@@ -145,7 +351,8 @@ def excess_risk(
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> x = np.arange(400) % 2
     >>> y = np.where(x == 1, 2, 0)  # never covered where x = 1, always elsewhere: |P - c| is 0.9 and 0.1
-    >>> risk = excess_risk(y, [[-1, 1]] * 400, x, coverage=0.9, classifier=DecisionTreeClassifier(max_depth=1))
+    >>> stump = DecisionTreeClassifier(max_depth=1, random_state=0)
+    >>> risk = excess_risk(y, [[-1, 1]] * 400, x, coverage=0.9, classifier=stump)
     >>> risk["value"].round(3).to_dict()
     {'l1': 0.5, 'l1_under': 0.45, 'l1_over': 0.05, 'squared': 0.41, 'squared_under': 0.405, 'squared_over': 0.005}
     """
@@ -154,92 +361,17 @@ def excess_risk(
     frame = _frame(X, len(rows.y), max_categories=200)
     # Some classifiers can't take a column that is empty in one of the folds.
     frame = frame.loc[:, frame.notna().sum() >= min(30, len(frame))]
+
     model = _cautious_classifier(random_state) if classifier is None else classifier
     hit = rows.covered.astype(int)
     alone = classifier is None and len(frame) <= MOST_FOR_ONE_THREAD
     with threadpool_limits(limits=1 if alone else None):
         guess = _cross_fit(frame, hit, model, n_splits, random_state)
+
     parts = {"l1": np.sign(guess - target) * (hit - target), "squared": (target - hit) ** 2 - (guess - hit) ** 2}
     sides = {"": True, "_under": guess < target, "_over": guess > target}
     each = pd.DataFrame({form + side: v * on for form, v in parts.items() for side, on in sides.items()})
     return pd.DataFrame({"value": each.mean(), "standard_error": each.sem() * np.sqrt(1 + n_splits / (n_splits - 1))})
-
-
-def _frame(X: Any, n: int, max_categories: int) -> pd.DataFrame:
-    """X as a DataFrame of float columns and, for all that is not a number, categories."""
-    frame = X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X).infer_objects()
-    if len(frame) != n or not frame.shape[1]:
-        raise ValueError(f"X must have {n} rows, one per row of y, and at least one column; got {frame.shape}")
-    columns = [_feature(frame.iloc[:, j], max_categories) for j in range(frame.shape[1])]
-    names = [str(name) for name in frame.columns]
-    unique = [f"{name} ({j})" if names.count(name) > 1 else name for j, name in enumerate(names)]
-    return pd.concat(columns, axis=1, keys=unique)
-
-
-def _feature(column: pd.Series[Any], max_categories: int) -> pd.Series[Any]:
-    if pd.api.types.is_datetime64_any_dtype(column):
-        column = (column - column.min()).dt.total_seconds()
-    if pd.api.types.is_numeric_dtype(column):
-        values = column.to_numpy(dtype=float, na_value=np.nan)
-        return pd.Series(np.where(np.isinf(values), np.nan, values))
-    text = column.astype(object).map(str, na_action="ignore").reset_index(drop=True)
-    return text.where(text.isin(text.value_counts().index[:max_categories])).astype("category")
-
-
-def _numeric(X: Any, n: int) -> pd.DataFrame:
-    """X as numbers without gaps, without columns that do not vary."""
-    design = pd.get_dummies(_frame(X, n, max_categories=20), prefix_sep=" = ", dtype=float)
-    design = design.fillna(design.median())
-    design = design.loc[:, design.max() > design.min()]
-    if not design.shape[1]:
-        raise ValueError("X must have a column that varies, got constant ones only; a slab needs a direction")
-    return design
-
-
-def _choose_slab(
-    points: Floats, covered: NDArray[np.bool_], directions: Floats, smallest: int
-) -> tuple[Floats, tuple[float, float]]:
-    """Direction and cut points of the slab with the least coverage; all rows if none is below the mean."""
-    chosen, cuts, ceiling = directions[0], (-np.inf, np.inf), float(covered.mean())
-    for block in np.array_split(directions, -(-len(directions) // 16)):  # a few at once: X is read less often
-        for direction, projection in zip(block, block @ points.T, strict=True):
-            order = np.argsort(projection)
-            found = _worst_window(covered[order], projection[order], smallest, ceiling)
-            if found is not None:
-                chosen, ceiling, cuts = direction, found[0], found[1:]
-    return chosen, cuts
-
-
-def _worst_window(
-    covered: NDArray[np.bool_], values: Floats, smallest: int, ceiling: float
-) -> tuple[float, float, float] | None:
-    """Least mean of ``covered`` over a range of the sorted ``values`` with enough rows, if it is below ``ceiling``.
-
-    Dinkelbach: the mean of a window is below λ where the sum of covered − λ is negative; the most negative window gives
-    the next λ, until there is none. One pass of cumulative sums each, and a later direction mostly needs one pass only.
-    """
-    # Windows begin and end where the value changes: a slab can't part equal values.
-    edges = np.flatnonzero(np.diff(values, prepend=-np.inf, append=np.inf))
-    total = np.append(0, np.cumsum(covered))[edges]
-    latest = np.searchsorted(edges, edges - smallest, side="right") - 1
-    first = int(np.searchsorted(latest, 0))
-    best = None
-    while True:
-        excess = total - ceiling * edges
-        end = first + int(np.argmin(excess[first:] - np.maximum.accumulate(excess)[latest[first:]]))
-        start = int(np.argmax(excess[: latest[end] + 1]))
-        mean = float((total[end] - total[start]) / (edges[end] - edges[start]))
-        if not mean < ceiling:
-            break
-        ceiling, best = mean, (int(edges[start]), int(edges[end]))
-    return None if best is None else (ceiling, _cut(values, best[0]), _cut(values, best[1]))
-
-
-def _cut(values: Floats, edge: int) -> float:
-    """Half way between two values, so that rounding can't move a row across."""
-    if edge == 0:
-        return -np.inf
-    return np.inf if edge == len(values) else float(values[edge - 1] + values[edge]) / 2
 
 
 def _cautious_classifier(random_state: int | None) -> Any:
@@ -260,7 +392,7 @@ def _cautious_classifier(random_state: int | None) -> Any:
 def _cross_fit(
     frame: pd.DataFrame, hit: NDArray[np.int_], classifier: Any, n_splits: int, random_state: int | None
 ) -> Floats:
-    """P(covered | x) of each row, from the rows of the other folds."""
+    """Return P(covered | x) of each row, learned from the rows of the other folds."""
     from sklearn.base import clone
     from sklearn.model_selection import KFold
 
@@ -273,3 +405,38 @@ def _cross_fit(
             model = clone(classifier).fit(frame.iloc[train], hit[train])
             guess[test] = model.predict_proba(frame.iloc[test])[:, 1]
     return guess
+
+
+# -- Features --------------------------------------------------------------------------------------------
+
+
+def _frame(X: Any, n: int, max_categories: int) -> pd.DataFrame:
+    """Return X as a DataFrame of float columns and, for all that is not a number, categories."""
+    frame = X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X).infer_objects()
+    if len(frame) != n or not frame.shape[1]:
+        raise ValueError(f"X must have {n} rows, one per row of y, and at least one column; got {frame.shape}")
+
+    columns = [_feature(frame.iloc[:, j], max_categories) for j in range(frame.shape[1])]
+    names = [str(name) for name in frame.columns]
+    unique = [f"{name} ({j})" if names.count(name) > 1 else name for j, name in enumerate(names)]
+    return pd.concat(columns, axis=1, keys=unique)
+
+
+def _feature(column: pd.Series[Any], max_categories: int) -> pd.Series[Any]:
+    if pd.api.types.is_datetime64_any_dtype(column):
+        column = (column - column.min()).dt.total_seconds()
+    if pd.api.types.is_numeric_dtype(column):
+        values = column.to_numpy(dtype=float, na_value=np.nan)
+        return pd.Series(np.where(np.isinf(values), np.nan, values))
+    text = column.astype(object).map(str, na_action="ignore").reset_index(drop=True)
+    return text.where(text.isin(text.value_counts().index[:max_categories])).astype("category")
+
+
+def _design(X: Any, n: int) -> pd.DataFrame:
+    """Return X as numbers without gaps and without columns that do not vary."""
+    design = pd.get_dummies(_frame(X, n, max_categories=20), prefix_sep=" = ", dtype=float)
+    design = design.fillna(design.median())
+    design = design.loc[:, design.max() > design.min()]
+    if not design.shape[1]:
+        raise ValueError("X must have a column that varies, got constant ones only; a slab needs a direction")
+    return design
