@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -38,10 +39,6 @@ from icqr.plots import (
     figure_to_svg,
     method_color,
 )
-from icqr.plots.columns import Placed, find_column
-from icqr.plots.groups import most_important
-from icqr.plots.places import place_boxes
-from icqr.plots.style import group_look, group_numbers, method_look, plain
 
 INF = float("inf")
 Y = np.array([1.0, 2.0, 3.0, 4.0])
@@ -82,6 +79,12 @@ def displays(models: dict[str, Any], rows: Any) -> dict[str, Any]:
 def legend(display: Any) -> list[str]:
     box = display.ax_.get_legend()
     return [text.get_text() for text in (box.get_title(), *box.get_texts())]
+
+
+def against(x: Any, **options: Any) -> IntervalDisplay:
+    """Return a display of any intervals against a column."""
+    n = len(x)
+    return IntervalDisplay.from_predictions(np.zeros(n), np.tile([-1.0, 1.0], (n, 1)), x=x, ax=blank_axes(), **options)
 
 
 def gids(display: Any) -> list[str]:
@@ -167,7 +170,12 @@ def test_names_from_data_are_shown_as_they_are(rows: Any) -> None:
     X, y = rows
     names = dict(zip(X.columns, HOSTILE, strict=False))
     X, y = X[:150].rename(columns=names), y[:150].rename(HOSTILE[3])
-    model = ICQR(HistGradientBoostingRegressor(max_iter=5), 0.8, partition=KMeansPartition(choose=2), random_state=0)
+    model = ICQR(
+        HistGradientBoostingRegressor(max_iter=5, random_state=0),
+        0.8,
+        partition=KMeansPartition(choose=2),
+        random_state=0,
+    )
     model.fit(X, y)
     for name, display in draw_all({"ICQR": model}, X, y).items():
         svg = figure_to_svg(display.figure_)
@@ -196,7 +204,7 @@ def test_models_are_named_by_class_list_or_mapping(models: dict[str, Any], rows:
 
 
 def test_models_of_several_coverages_need_one(models: dict[str, Any], rows: Any) -> None:
-    other = CQR(HistGradientBoostingRegressor(max_iter=5), 0.9, random_state=0).fit(*rows)
+    other = CQR(HistGradientBoostingRegressor(max_iter=5, random_state=0), 0.9, random_state=0).fit(*rows)
     with pytest.raises(ValueError, match=r"several coverages, \[0\.8, 0\.9\]; say which with coverage="):
         WidthDisplay.from_estimator({"a": models["CQR"], "b": other}, *rows)
 
@@ -212,84 +220,89 @@ def test_a_method_has_one_colour_everywhere(displays: dict[str, Any]) -> None:
     assert displays["residuals"].ax_.lines[1].get_color() == METHOD_COLORS["ICQR"]
     assert method_color("MAPIE") == method_color("MAPIE") == "#009E73"  # of the name alone, in every run
     assert method_color("MAPIE") not in METHOD_COLORS.values()
-    assert len({method_look(name)[1:] for name in METHOD_COLORS}) == 4  # and without colours
+    looks = {(line.get_marker(), line.get_linestyle()) for line in displays["reliability"].ax_.lines[1:]}
+    assert len(looks) == 4  # and without colours
 
 
 def test_groups_look_different_up_to_56() -> None:
-    assert len({group_look(number) for number in range(56)}) == 56
+    X = np.c_[np.arange(56.0), np.arange(56.0)]
+    display = GroupMapDisplay.from_labels(X, np.arange(56), [0, 1], ax=blank_axes())
+    points = [collection for collection in display.ax_.collections if collection.get_gid()]
+    looks = {(tuple(one.get_facecolor()[0]), one.get_paths()[0].vertices.tobytes()) for one in points}
+    assert len(looks) == len(points) == 56
 
 
-def test_group_numbers() -> None:
-    assert group_numbers([3, -1, 3, 0]) == {3: 3, -1: -1, 0: 0}
-    assert group_numbers(["b", "a", "b"]) == {"b": 0, "a": 1}
-    assert group_numbers([0.5, 1.5]) == {0.5: 0, 1.5: 1}
+@pytest.mark.parametrize(
+    ("labels", "numbers"), [([3, -1, 3, 0], "0 3 none"), (["b", "a", "b", "b"], "0 1"), ([0.5, 1.5, 0.5, 0.5], "0 1")]
+)
+def test_whole_numbers_name_their_groups_and_other_labels_are_counted(labels: list[Any], numbers: str) -> None:
+    display = IntervalDisplay.from_predictions(Y, INTERVALS, groups=labels, ax=blank_axes())
+    assert set(gids(display)) == {f"group-{number}" for number in numbers.split()}
 
 
-def test_plain_text() -> None:
-    assert plain("a\n\x00b\t c") == "a b c"
-    assert plain("begin" + "x" * 100 + "end", 11) == "begin…xxend"
-    assert not mpl.cbook.is_math_text(plain("$x$ and $y$"))
+def test_names_are_on_one_line_and_not_too_long() -> None:
+    def label(name: str) -> str:
+        return IntervalDisplay.from_predictions(Y, INTERVALS, y_name=name, ax=blank_axes()).ax_.get_ylabel()
+
+    assert label("a\n\x00b\t c") == "a b c"
+    assert label("begin" + "x" * 100 + "end") == "begin" + "x" * 15 + "…" + "x" * 16 + "end"
+    assert not mpl.cbook.is_math_text(label("$x$ and $y$"))
 
 
 # -- Columns on axes ---------------------------------------------------------------------------------------------------
 
 
-def test_placed_numbers_categories_and_dates() -> None:
-    assert np.array_equal(Placed.of([1.0, INF, np.nan]).values, [1, np.nan, np.nan], equal_nan=True)
-    text = Placed.of(pd.Series(["b", None, "a", "b"], name="t"))
-    assert (text.name, text.categories) == ("t", ("a", "b"))
-    assert np.array_equal(text.values, [1, np.nan, 0, 1], equal_nan=True)
-    ordered = Placed.of(pd.Series(pd.Categorical(["low", "high"], categories=["low", "high", "unused"])))
-    assert (ordered.categories, ordered.values.tolist()) == (("low", "high"), [0, 1])
-    assert Placed.of([True, False]).categories == ("False", "True")
-    dates = Placed.of(pd.Series(pd.to_datetime(["1970-01-02 00:00", "1970-01-01 12:00"])))
-    assert dates.dates
-    assert dates.values.tolist() == [1, 0.5]
+def test_numbers_categories_and_dates_have_places() -> None:
+    assert np.array_equal(against([1.0, INF, np.nan]).rows["x"], [1, np.nan, np.nan], equal_nan=True)
+    text = against(pd.Series(["b", None, "a", "b"], name="t"))
+    assert (text.column.name, text.column.categories) == ("t", ("a", "b"))
+    assert np.array_equal(text.rows["x"], [1, np.nan, 0, 1], equal_nan=True)
+    ordered = against(pd.Series(pd.Categorical(["low", "high"], categories=["low", "high", "unused"])))
+    assert (ordered.column.categories, ordered.rows["x"].tolist()) == (("low", "high"), [0, 1])
+    assert against([True, False]).column.categories == ("False", "True")
+    dates = against(pd.Series(pd.to_datetime(["1970-01-02 00:00", "1970-01-01 12:00"])))
+    assert dates.rows["x"].tolist() == [1, 0.5]
 
 
 def test_rare_categories_are_one() -> None:
-    letters = [letter for place, letter in enumerate("abcdefghijklmnop") for _ in range(20 - place)]
-    placed = Placed.of(letters)
-    assert placed.categories == (*"abcdefghijkl", "all others")
-    assert (placed.values == 12).sum() == sum(20 - place for place in range(12, 16))
+    display = against([letter for place, letter in enumerate("abcdefghijklmnop") for _ in range(20 - place)])
+    assert display.column.categories == (*"abcdefghijkl", "all others")
+    assert (display.rows["x"] == 12).sum() == sum(20 - place for place in range(12, 16))
 
 
 def test_bins_around_few_values_and_of_equal_width() -> None:
-    codes, edges = Placed.of([1, 2, 4, 2, np.nan]).bins(10)
-    assert codes.tolist() == [0, 1, 2, 1, -1]
-    assert edges.tolist() == [0.5, 1.5, 3, 5]
-    values = np.r_[np.zeros(10), np.arange(1, 101)]
-    codes, edges = Placed.of(values).bins(10, least=15)
-    assert edges.tolist() == [0, 10, 30, 50, 70, 100]  # the last two held 10 + 1 of 15
-    assert np.bincount(codes).tolist() == [19, 20, 20, 20, 31]
+    few = against([1, 2, 4, 2, np.nan], n_bins=10)
+    assert few.bins[["left", "right", "n"]].values.tolist() == [[0.5, 1.5, 1], [1.5, 3, 2], [3, 5, 1]]
+    many = against(np.r_[np.zeros(10), np.arange(1, 101)], n_bins=10)
+    assert many.bins["right"].tolist() == [20, 40, 60, 80, 100]  # the first held 19 of 20, and so on
+    assert many.bins["n"].tolist() == [29, 20, 20, 20, 21]
     with pytest.raises(ValueError, match="n_bins must be at least 1, got 0"):
-        Placed.of(values).bins(0)
+        against([1, 2], n_bins=0)
 
 
 def test_an_axis_ends_before_values_far_beyond_all_others() -> None:
     x = np.append(np.linspace(0, 10, 999), 1000.0)
-    placed = Placed.of(x)
-    ends = placed.ends()
-    assert ends is not None
-    assert ends[0] == 0
-    assert 10 < ends[1] < 12
-    assert placed.n_beyond(ends) == 1
-    _, edges = placed.bins(10, ends=ends)
-    assert edges[-1] == ends[1]
-    display = IntervalDisplay.from_predictions(x, np.tile([0.0, 10.0], (1000, 1)), x=x, ax=blank_axes())
-    assert display.ax_.get_xlim() == ends
+    display = against(x)
+    low, high = display.ax_.get_xlim()
+    assert low == 0
+    assert 10 < high < 12
+    assert display.bins["right"].iloc[-1] == high
+    assert display.bins["n"].sum() == 1000  # what is beyond belongs to the last bin
     assert "1 row beyond the axis" in legend(display)[0].replace("\n", " ")
-    for usual in (x[:-1], np.exp(np.linspace(0, 3, 500)), [0.0] * 999 + [1.0], ["a", "b"]):
-        assert Placed.of(usual).ends() is None
+    for usual in (x[:-1], np.exp(np.linspace(0, 3, 500)), [0.0] * 999 + [1.0], ["a", "b"] * 60):
+        assert "beyond" not in legend(against(usual))[0]
 
 
 def test_columns_are_found_by_name_or_position() -> None:
-    assert find_column(pd.DataFrame({"a": [1], 0: [2]}), 0).item() == 2
-    assert find_column(pd.DataFrame({"a": [1], "b": [2]}), 1).item() == 2
-    assert find_column(np.array([[5.0, 6.0]]), "x1").item() == 6
-    assert find_column(pl.DataFrame({"a": [7]}), "a").item() == 7
+    def second(X: Any, *features: Any) -> float:
+        return float(GroupMapDisplay.from_labels(X, [0], features, ax=blank_axes()).rows["y"].item())
+
+    assert second(pd.DataFrame({"a": [1], 0: [2]}), "a", 0) == 2
+    assert second(pd.DataFrame({"a": [1], "b": [2]}), 0, 1) == 2
+    assert second(np.array([[5.0, 6.0]]), "x0", "x1") == 6
+    assert second(pl.DataFrame({"a": [7], "b": [8]}), "b", "a") == 7
     with pytest.raises(ValueError, match=r"one of X's columns \('a'\) or a position, got 'b'"):
-        find_column(pd.DataFrame({"a": [1]}), "b")
+        second(pd.DataFrame({"a": [1]}), "a", "b")
 
 
 # -- Intervals and residuals -------------------------------------------------------------------------------------------
@@ -442,9 +455,9 @@ def test_groups_are_those_of_the_finest_model_and_methods_apart(
 def test_a_users_own_groups_have_their_names() -> None:
     X, y = make_heteroscedastic(400, n_features=2, random_state=0, return_X_y=True)
     X["city"] = np.where(X["x1"] > 0.5, "Bern", "Genf")
-    model = ICQR(HistGradientBoostingRegressor(max_iter=5), 0.8, partition=GroupPartition("city"), random_state=0).fit(
-        X, y
-    )
+    model = ICQR(
+        HistGradientBoostingRegressor(max_iter=5, random_state=0), 0.8, partition=GroupPartition("city"), random_state=0
+    ).fit(X, y)
     display = GroupCoverageDisplay.from_estimator(model, X, y, ax=blank_axes())
     names = [label.get_text().partition("  ")[0] for label in display.ax_.get_yticklabels()]
     assert names == ["all", "city = Bern", "city = Genf"]
@@ -578,26 +591,21 @@ def test_numbers_on_the_map_lie_on_nothing_else() -> None:
     assert f"numbers of {len(boxes)} of 50 groups, the largest" in legend(display)[0].replace("\n", " ")
 
 
-def test_boxes_find_the_nearest_free_place() -> None:
-    middles, sizes, room = np.tile([50.0, 50.0], (30, 1)), np.tile([10.0, 5.0], (30, 1)), np.array([100.0, 100.0])
-    placed = place_boxes(middles, sizes, room)
-    assert placed[0].tolist() == [50, 50]
-    assert np.isfinite(placed[:25]).all()
-    assert np.isnan(placed[25:]).all()
-    for one, two in combinations(placed[:25], 2):
-        assert (np.abs(one - two) >= sizes[0] - 1e-9).any()
-    corner = place_boxes(np.zeros((2, 2)), sizes[:2], room)
-    assert corner.tolist() == [[10, 5], [10, 10]]  # not outside
-
-
 def test_a_copy_of_the_most_important_column_is_not_drawn_against_it() -> None:
     x = np.linspace(1, 2, 50)
     X = pd.DataFrame({"a": x, "copy": -(x**3), "kind": ["u", "v"] * 25, "same": 1.0})
     table = pd.DataFrame({"feature": list(X.columns), "share": [0.4, 0.3, 0.2, 0.1]})
-    assert most_important(table, X) == ["a", "kind"]
-    assert most_important(table.drop(index=2), X) == ["a", "same"]
-    assert most_important(table[:2], X) == ["a", "copy"]
-    assert most_important(table[:1], X) == ["a"]
+
+    def drawn(importances: pd.DataFrame) -> list[str]:
+        model = SimpleNamespace(importances_=importances, assign=lambda X: np.zeros(len(X), dtype=int))
+        display = GroupMapDisplay.from_estimator(model, X, ax=blank_axes())
+        return [display.ax_.get_xlabel(), display.ax_.get_ylabel()]
+
+    assert drawn(table) == ["a", "kind"]
+    assert drawn(table.drop(index=2)) == ["a", "same"]
+    assert drawn(table[:2]) == ["a", "copy"]
+    with pytest.raises(ValueError, match="features must be two columns"):
+        drawn(table[:1])
 
 
 def test_map_of_labels_checks_its_input() -> None:

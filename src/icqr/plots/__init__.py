@@ -2,20 +2,19 @@
 
 Each display has ``from_estimator`` (a fitted model) and, where it makes sense, ``from_predictions`` (intervals from any
 library); both draw at once, on ``ax`` or on a new figure, and return the display. A display keeps its data as
-attributes, ``plot(ax)`` draws it again, and ``to_svg()`` gives it as text for a web page.
+attributes, ``plot(ax)`` draws it again, and ``to_svg()`` returns it as text for a web page.
 
 Nothing global is touched: no settings of matplotlib, and pyplot only to make a figure when there is no ``ax``. Colours
 are Okabe and Ito's, and no picture needs them to be read: shapes, dashes and labels say the same.
 """
 
-from icqr.plots.coverage import GroupCoverageDisplay, ReliabilityDisplay
-from icqr.plots.display import blank_axes
+from icqr.plots.coverage_displays import GroupCoverageDisplay, ReliabilityDisplay
+from icqr.plots.displays import blank_axes
 from icqr.plots.export import figure_to_png, figure_to_svg
-from icqr.plots.groups import ExplainedVarianceDisplay, GroupMapDisplay, ImportanceDisplay
-from icqr.plots.intervals import IntervalDisplay
-from icqr.plots.residuals import WidthResidualDisplay
+from icqr.plots.group_displays import ExplainedVarianceDisplay, GroupMapDisplay, ImportanceDisplay
+from icqr.plots.interval_displays import IntervalDisplay, WidthResidualDisplay
 from icqr.plots.style import METHOD_COLORS, method_color
-from icqr.plots.widths import WidthDisplay
+from icqr.plots.width_display import WidthDisplay
 
 __all__ = [
     "METHOD_COLORS",

@@ -19,7 +19,7 @@ _FAMILY = "'DejaVu Sans', Verdana, Arial, sans-serif"  # the second is as wide a
 
 
 def figure_to_png(figure: Figure | SubFigure, dpi: float = 150) -> bytes:
-    """Give a figure as PNG; the same figure gives the same bytes.
+    """Return a figure as PNG; the same figure gives the same bytes.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def figure_to_png(figure: Figure | SubFigure, dpi: float = 150) -> bytes:
 
 
 def figure_to_svg(figure: Figure | SubFigure, title: str | None = None) -> str:
-    """Give a figure as one ``<svg>`` element that can be put into a web page.
+    """Return a figure as one ``<svg>`` element that can be put into a web page.
 
     - The same figure gives the same text, and nothing in it refers to another file.
     - Text stays text: it can be searched, copied and read aloud, and keeps the file small. It is laid out for DejaVu
@@ -71,7 +71,7 @@ def _saved(figure: Figure | SubFigure, **options: Any) -> bytes:
 
 
 def _tree(figure: Figure | SubFigure) -> ElementTree.Element:
-    """Give matplotlib's SVG as plain elements, without name spaces, metadata and style sheet."""
+    """Return matplotlib's SVG as plain elements, without name spaces, metadata and style sheet."""
     import matplotlib as mpl
 
     # These two settings of matplotlib have no other way in; they are put back at once.

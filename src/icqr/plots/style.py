@@ -1,4 +1,4 @@
-"""How pictures look: colours and shapes of methods and groups, and text that matplotlib takes as it is."""
+"""How pictures look: colours and shapes of methods and groups, and text that matplotlib shows as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Options: TypeAlias = dict[str, Any]
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; yellow is too faint on white.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#767676"
+ORANGE, SKY, GREY, WHITE = "#E69F00", "#56B4E9", "#767676", "#ffffff"
 
 #: The colour of each method, the same in every picture; :func:`method_color` answers for other names.
 METHOD_COLORS: Mapping[str, str] = MappingProxyType({"Naive": GREY, "QR": ORANGE, "CQR": BLUE, "ICQR": VERMILION})
@@ -33,7 +33,7 @@ class Look(NamedTuple):
 
 
 def method_color(name: str) -> str:
-    """Give a method's colour: that of `METHOD_COLORS`, and for any other name one that depends on the name alone.
+    """Return a method's colour: that of `METHOD_COLORS`, and for any other name one that depends on the name alone.
 
     So a method has the same colour in every picture and in every run, whatever it is shown with. Two other names may
     share one of three colours; their markers and dashes come from the name too.
@@ -47,7 +47,7 @@ def method_color(name: str) -> str:
 
 
 def method_look(name: str) -> Look:
-    """Give colour, marker and dashes of a method."""
+    """Return colour, marker and dashes of a method."""
     if name in METHOD_COLORS:
         return Look(METHOD_COLORS[name], *_SHAPES[name])
     code = zlib.crc32(name.encode())  # Python's own hash differs from run to run
@@ -57,26 +57,26 @@ def method_look(name: str) -> Look:
 
 
 def group_look(number: int) -> Look:
-    """Give colour and marker of a group; rows of no known group (-1) are small grey dots."""
+    """Return colour and marker of a group; rows of no known group (-1) are small grey dots."""
     if number < 0:
         return Look(GREY, ".")
     return Look(_GROUP_COLORS[number % len(_GROUP_COLORS)], _GROUP_MARKERS[number % len(_GROUP_MARKERS)])
 
 
 def group_numbers(labels: Iterable[Any]) -> dict[Any, int]:
-    """Give each group a number: whole numbers are their own, other labels are counted in the order given."""
+    """Return each group's number: whole numbers are their own, other labels are counted in the order given."""
     distinct = list(dict.fromkeys(labels))
     own = all(isinstance(label, Integral) and int(label) >= -1 for label in distinct)
     return {label: int(label) if own else place for place, label in enumerate(distinct)}
 
 
 def group_gid(number: int) -> str:
-    """Give the name that all of a group's artists carry, in every picture."""
+    """Return the name that all of a group's artists carry, in every picture."""
     return f"group-{number}" if number >= 0 else "group-none"
 
 
 def plain(text: Any, longest: int = 40) -> str:
-    r"""Give any text so that matplotlib shows it as it is, on one line: no mathematics, no control characters.
+    r"""Return any text so that matplotlib shows it as it is, on one line: no mathematics, no control characters.
 
     Of long text the middle is left out: names often differ at the end.
 
@@ -91,7 +91,7 @@ def plain(text: Any, longest: int = 40) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Give a share in percent; whole percents without a decimal.
+    """Return a share in percent; whole percents without a decimal.
 
     Examples
     --------

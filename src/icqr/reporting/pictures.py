@@ -22,9 +22,9 @@ from icqr.plots import (
     blank_axes,
     figure_to_svg,
 )
-from icqr.plots.columns import find_column
-from icqr.plots.display import Display
-from icqr.plots.groups import most_important
+from icqr.plots.displays import Display
+from icqr.plots.group_displays import most_important
+from icqr.plots.placing import find_column
 from icqr.reporting.evidence import Evidence
 
 #: Inches; narrow, so that words stay large enough on a phone.

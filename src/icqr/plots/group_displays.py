@@ -10,16 +10,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from icqr.metrics.checks import Floats, Integers
-from icqr.plots.columns import Placed, find_column, sample_rows
-from icqr.plots.display import Display, heading, ink, need, percent_axis, points_of, row_labels, small_print
-from icqr.plots.places import place_boxes
-from icqr.plots.points import beyond_note, sample_note
-from icqr.plots.style import GREEN, GREY, PURPLE, Options, group_gid, group_look, group_numbers, percent, plain
+from icqr._tables import FloatArray, IntArray
+from icqr.plots.displays import Display, heading, ink, need, percent_axis, row_labels, small_print
+from icqr.plots.placing import Placed, beyond_note, find_column, sample_note, sample_rows
+from icqr.plots.style import GREEN, GREY, PURPLE, WHITE, Options, group_gid, group_look, group_numbers, percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.transforms import BboxBase as Bbox
 
 
 @dataclass(eq=False)
@@ -69,17 +68,12 @@ class ImportanceDisplay(Display):
         if max_features < 1:
             raise ValueError(f"max_features must be at least 1, got {max_features}")
         ordered = table.sort_values("share", ascending=False, kind="stable", ignore_index=True)
-        total = float(ordered["mean"].sum()) or 1.0
-        spread = ordered["std"] / total
-        shown = pd.DataFrame(
-            {"feature": ordered["feature"].astype(object), "share": ordered["share"], "spread": spread}
-        )
+        shown = ordered[["feature", "share"]].astype({"feature": object})
+        shown["spread"] = ordered["std"] / (float(ordered["mean"].sum()) or 1.0)
         rest = shown.iloc[max_features:]
         if len(rest):
             other = {"feature": f"{len(rest)} other columns", "share": rest["share"].sum(), "spread": np.nan}
-            shown = pd.concat(
-                [shown.iloc[:max_features].astype({"feature": object}), pd.DataFrame([other])], ignore_index=True
-            )
+            shown = pd.concat([shown.iloc[:max_features], pd.DataFrame([other])], ignore_index=True)
         return cls(ordered, shown, max_features).plot(ax)
 
     @property
@@ -88,20 +82,22 @@ class ImportanceDisplay(Display):
         return 6.4, 1.4 + 0.27 * len(self.shown)
 
     def _draw(self, ax: Axes) -> None:
-        share, places = self.shown["share"].to_numpy(), np.arange(len(self.shown))
-        colors = [GREEN] * min(len(places), self.max_features) + [GREY] * (len(places) > self.max_features)
-        ax.barh(places, share, height=0.68, color=colors)
-        spread = self.shown["spread"].fillna(0).to_numpy()
-        ax.hlines(places, np.maximum(share - spread, 0), share + spread, color=ink(ax), linewidth=1.4)
-        size = 0.9 * small_print(ax)
-        for place, value, end in zip(places, share, share + spread, strict=True):
-            ax.annotate(
-                percent(value), (end, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=size
-            )
+        share, spread = self.shown["share"].to_numpy(), self.shown["spread"].fillna(0).to_numpy()
+        colors = [GREEN if place < self.max_features else GREY for place in range(len(share))]
+        error: Options = {"ecolor": ink(ax), "elinewidth": 1.4}
+        bars = ax.barh(
+            range(len(share)),
+            share,
+            height=0.68,
+            color=colors,
+            xerr=[np.minimum(spread, share), spread],
+            error_kw=error,
+        )
+        ax.bar_label(bars, [percent(value) for value in share], padding=4, fontsize=0.9 * small_print(ax))
         row_labels(ax, [plain(name, 28) for name in self.shown["feature"]])
         ax.invert_yaxis()
         ax.set_xlim(0, 1.15 * (float((share + spread).max()) or 1.0))
-        percent_axis(ax, "x")
+        percent_axis(ax.xaxis)
         ax.set_xlabel("share of all importance")
         heading(ax, "Importance of columns", note="black line: ± 1 standard deviation over repeats")
 
@@ -145,34 +141,30 @@ class ExplainedVarianceDisplay(Display):
         return cls(partition.path_.copy(), int(partition.k_), int(partition.n_groups_), threshold).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
-        k, explained = self.path["k"].to_numpy(), self.path["explained_variance"].to_numpy()
-        marker = "o" if len(k) <= 30 else None
-        (line,) = ax.plot(k, explained, color=GREEN, linewidth=1.8, marker=marker, markersize=4.5)
+        path = self.path.set_index("k")
+        marks: Options = {"linewidth": 1.8, "marker": "o" if len(path) <= 30 else None, "markersize": 4.5}
+        (line,) = ax.plot(path["explained_variance"], color=GREEN, **marks)
         legend: list[tuple[Artist, str]] = []
-        if "silhouette" in self.path:
-            legend.append((line, "explained variance"))
-            look: Options = {"color": PURPLE, "linewidth": 1.8, "linestyle": "--", "marker": marker, "markersize": 4.5}
-            legend += [(artist, "silhouette") for artist in ax.plot(k, self.path["silhouette"], **look)]
+        if "silhouette" in path:
+            (dashes,) = ax.plot(path["silhouette"], color=PURPLE, linestyle="--", **marks)
+            legend += [(line, "explained variance"), (dashes, "silhouette")]
         if self.threshold is not None:
-            aim = ax.axhline(self.threshold, color=ink(ax), linestyle=":", linewidth=1.2)
-            legend.append((aim, f"needed: {percent(self.threshold)}"))
-        legend.append((self._choice(ax), self._words()))
-        percent_axis(ax, "y")
-        ax.set_ylim(min(0.0, float(self.path.drop(columns="k").min().min())), 1.03)
+            needed = ax.axhline(self.threshold, color=ink(ax), linestyle=":", linewidth=1.2)
+            legend.append((needed, f"needed: {percent(self.threshold)}"))
+
+        chosen = float(path["explained_variance"][self.k])
+        ax.vlines(self.k, 0, chosen, color=ink(ax), linewidth=1)
+        circle: Options = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "markeredgewidth": 1.8}
+        (ring,) = ax.plot(self.k, chosen, linestyle="none", color=ink(ax), **circle)
+        merged = f", merged to {self.n_groups} groups" if self.n_groups < self.k else ""
+        legend.append((ring, f"chosen: k = {self.k}{merged}"))
+
+        percent_axis(ax.yaxis)
+        ax.set_ylim(min(0.0, float(path.min().min())), 1.03)
         ax.xaxis.set_major_locator(need("matplotlib.ticker").MaxNLocator(integer=True))
         ax.set_xlabel("number of clusters k")
-        ax.set_ylabel("share" if "silhouette" in self.path else "variance explained")
+        ax.set_ylabel("share" if "silhouette" in path else "variance explained")
         heading(ax, "Number of groups", legend)
-
-    def _choice(self, ax: Axes) -> Artist:
-        at = float(self.path.loc[self.path["k"] == self.k, "explained_variance"].iloc[0])
-        ax.vlines(self.k, 0, at, color=ink(ax), linewidth=1)
-        ring: Options = {"markersize": 11, "markerfacecolor": "none", "markeredgewidth": 1.8}
-        return ax.plot(self.k, at, marker="o", linestyle="none", color=ink(ax), **ring)[0]
-
-    def _words(self) -> str:
-        merged = f", merged to {self.n_groups} groups" if self.n_groups < self.k else ""
-        return f"chosen: k = {self.k}{merged}"
 
 
 @dataclass(eq=False)
@@ -202,22 +194,13 @@ class GroupMapDisplay(Display):
     """
 
     rows: pd.DataFrame
-    drawn: Integers
+    drawn: IntArray
     across: Placed
     along: Placed
-    places: tuple[Floats, Floats]
+    places: tuple[FloatArray, FloatArray]
 
     @classmethod
-    def from_estimator(
-        cls,
-        model: Any,
-        X: Any,
-        *,
-        features: Sequence[Any] | None = None,
-        max_points: int = 1500,
-        random_state: int = 0,
-        ax: Axes | None = None,
-    ) -> Self:
+    def from_estimator(cls, model: Any, X: Any, *, features: Sequence[Any] | None = None, **options: Any) -> Self:
         """Draw the groups of a fitted model.
 
         Parameters
@@ -227,14 +210,11 @@ class GroupMapDisplay(Display):
             Rows to draw.
         features : two column names or positions, optional
             By default as :func:`most_important` chooses them.
-        max_points, random_state : int
-            How many rows are drawn at most; seed of their choice.
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
+        **options
+            Of :meth:`from_labels`: `max_points`, `random_state`, `ax`.
         """
         features = most_important(_importances(model), X) if features is None else features
-        groups = model.explain(X)["group"].to_numpy()
-        return cls.from_labels(X, groups, features, max_points=max_points, random_state=random_state, ax=ax)
+        return cls.from_labels(X, model.assign(X), features, **options)
 
     @classmethod
     def from_labels(
@@ -247,7 +227,21 @@ class GroupMapDisplay(Display):
         random_state: int = 0,
         ax: Axes | None = None,
     ) -> Self:
-        """Draw any labels of rows; the parameters are those of `from_estimator`."""
+        """Draw any labels of rows.
+
+        Parameters
+        ----------
+        X : table
+            Rows to draw.
+        groups : (n,) array
+            Labels of the rows, of any kind.
+        features : two column names or positions
+            What the axes are.
+        max_points, random_state : int
+            How many rows are drawn at most; seed of their choice.
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+        """
         if len(features) != 2:
             raise ValueError(f"features must be two columns of X, got {list(features)}")
         across, along = (Placed.of(find_column(X, name)) for name in features)
@@ -272,45 +266,58 @@ class GroupMapDisplay(Display):
         ax.set_xlim(ends[0])
         ax.set_ylim(ends[1])
         written = self._write_numbers(ax, numbers)
-        crowded = f"numbers of {written} of {len(numbers)} groups, the largest" if written < len(numbers) else ""
-        beyond = beyond_note(self.across.n_beyond(ends[0]) + self.along.n_beyond(ends[1]))
-        parts = [sample_note(self.drawn, len(self.rows)), crowded, beyond]
+        parts = [
+            sample_note(self.drawn, len(self.rows)),
+            f"numbers of {written} of {len(numbers)} groups, the largest" if written < len(numbers) else "",
+            beyond_note(self.across.n_beyond(ends[0]) + self.along.n_beyond(ends[1])),
+        ]
         heading(ax, "Groups", note=", ".join(filter(None, parts)))
 
     def _write_numbers(self, ax: Axes, numbers: dict[Any, int]) -> int:
-        """Write groups' numbers at their medians or, where that is taken, close by; give how many found a place."""
+        """Write groups' numbers at their medians or, where that is taken, close by; return how many found a place."""
+        size, points = small_print(ax), 72 / ax.figure.dpi
         groups = self.rows.groupby("group")[["x", "y"]]
         medians = groups.median().loc[groups.size().sort_values(ascending=False, kind="stable").index].dropna()
-        texts = [plain(label, 12) if numbers[label] >= 0 else "–" for label in medians.index]
-        size, room = small_print(ax), points_of(ax)
-        boxes = np.array([[0.7 * size * len(text) + 0.8 * size, 1.7 * size] for text in texts]).reshape(-1, 2)
-        wanted = ax.transAxes.inverted().transform(ax.transData.transform(medians.to_numpy())) * room
-        places = place_boxes(wanted.reshape(-1, 2), boxes, room)
-        written = np.flatnonzero(np.isfinite(places[:, 0])).tolist()
-        for row in written:
-            number, at, move = numbers[medians.index[row]], medians.iloc[row], places[row] - wanted[row]
-            self._write_number(ax, texts[row], (at["x"], at["y"]), tuple(move), number, size)
-        return len(written)
+        taken: list[Bbox] = []
+        for label, (x, y) in medians.iterrows():
+            color, gid = group_look(numbers[label]).color, group_gid(numbers[label])
+            frame = {"boxstyle": "round,pad=0.2", "facecolor": WHITE, "edgecolor": color, "linewidth": 1.5}
+            look: Options = {"ha": "center", "va": "center", "fontsize": size, "fontweight": "bold", "bbox": frame}
+            # Not quite black: on its white box the number stays dark when a page is dark.
+            look |= {"color": "#111111", "gid": gid, "zorder": 4}
+            offset: Options = {"xycoords": "data", "textcoords": "offset points", "annotation_clip": False}
+            text = plain(label, 12) if numbers[label] >= 0 else "–"
+            number = ax.annotate(text, (x, y), (0, 0), **offset, **look)
 
-    def _write_number(
-        self, ax: Axes, text: str, at: tuple[float, float], move: tuple[float, float], number: int, size: float
-    ) -> None:
-        color, gid = group_look(number).color, group_gid(number)
-        if any(move):  # below all boxes, so that no line crosses a number
-            line = {"arrowstyle": "-", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-            options: Options = {"textcoords": "offset points", "arrowprops": line, "zorder": 3.5}
-            patch = ax.annotate("", at, move, annotation_clip=False, **options).arrow_patch
-            if patch is not None:
-                patch.set_gid(gid)
-        box = {"boxstyle": "round,pad=0.2", "facecolor": "#ffffff", "edgecolor": color, "linewidth": 1.5}
-        look: Options = {"ha": "center", "va": "center", "fontsize": size, "fontweight": "bold", "bbox": box}
-        # Not quite black: on its white box the number stays dark when a page is dark.
-        look |= {"color": "#111111", "textcoords": "offset points", "gid": gid, "zorder": 4}
-        ax.annotate(text, at, move, annotation_clip=False, **look)
+            # The nearest place in the picture where no other number is.
+            box = number.get_window_extent().padded(0.4 * size / points)
+            steps = _STEPS * (box.width, box.height)
+            free = (step for step in steps if _is_free(box.translated(*step), ax.bbox, taken))
+            step = next(free, None)
+            if step is None:
+                number.remove()
+                continue
+            taken.append(box.translated(*step))
+            number.set_position(tuple(points * step))
+            if step.any():  # below all boxes, so that no line crosses a number
+                line = {"arrowstyle": "-", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+                ax.annotate("", (x, y), tuple(points * step), arrowprops=line, gid=gid, zorder=3.5, **offset)
+        return len(taken)
+
+
+# Steps in sizes of a box: none, then to its eight neighbours, then twice as far; the nearest come first.
+_GRID = np.array([(x, y) for x in (-2, -1, 0, 1, 2) for y in (-2, -1, 0, 1, 2)], dtype=float)
+_STEPS = _GRID[np.argsort(np.square(_GRID).sum(axis=1), kind="stable")]
+
+
+def _is_free(box: Bbox, room: Bbox, taken: list[Bbox]) -> bool:
+    """Tell whether a box lies in the picture and on none that is there."""
+    inside = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
+    return inside and not any(box.fully_overlaps(other) for other in taken)
 
 
 def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
-    """Give the most important column and the next one that is no copy of it; if all are, simply the next one.
+    """Return the most important column and the next one that is no copy of it; if all are, simply the next one.
 
     Two columns of numbers whose ranks correlate by more than 0.9 say the same: in their plane all rows are on a line.
 

@@ -14,9 +14,17 @@ from icqr.calibration import COVERAGES
 from icqr.metrics import binomial_interval, coverage_by_group
 from icqr.metrics.checks import check_rows, check_share
 from icqr.partition import GroupPartition
-from icqr.plots.display import Display, heading, ink, percent_axis, row_labels
-from icqr.plots.predictions import named_intervals, named_models, shared_coverage
-from icqr.plots.style import Options, group_gid, group_numbers, method_look, percent, plain
+from icqr.plots.displays import (
+    Display,
+    heading,
+    ink,
+    named_intervals,
+    named_models,
+    percent_axis,
+    row_labels,
+    shared_coverage,
+)
+from icqr.plots.style import WHITE, Look, Options, group_gid, group_numbers, method_look, percent, plain
 from icqr.regressors import QR
 
 if TYPE_CHECKING:
@@ -67,9 +75,7 @@ class GroupCoverageDisplay(Display):
         *,
         groups: ArrayLike | None = None,
         coverage: float | None = None,
-        confidence: float = 0.95,
-        max_groups: int = 40,
-        ax: Axes | None = None,
+        **options: Any,
     ) -> Self:
         """Draw the coverage of one or several models.
 
@@ -82,24 +88,19 @@ class GroupCoverageDisplay(Display):
             Labels of the rows; by default the groups of the model that has most.
         coverage : float, optional
             By default the models' own.
-        confidence : float, default=0.95
-            Of the exact intervals.
-        max_groups : int, default=40
-            How many groups are drawn.
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
+        **options
+            Of :meth:`from_predictions`: `confidence`, `max_groups`, `names`, `ax`.
         """
         named = named_models(models)
         promise = shared_coverage(named, coverage)
         intervals = {name: model.predict_interval(X, promise) for name, model in named.items()}
-        names: Mapping[Any, str] = {}
         if groups is None:
-            finest = max(named.values(), key=lambda model: len(model.groups_))
-            groups = finest.explain(X, promise)["group"].to_numpy()
+            finest = max(named.values(), key=lambda model: model.n_groups_)
+            groups = finest.assign(X)
             # Only a user's own groups are what their rule says; rules of clusters are approximate.
-            names = dict(enumerate(finest.groups_["rule"])) if isinstance(finest.partition_, GroupPartition) else {}
-        options: Options = {"confidence": confidence, "max_groups": max_groups, "ax": ax}
-        return cls.from_predictions(y, intervals, groups, coverage=promise, names=names, **options)
+            if isinstance(finest.partition_, GroupPartition):
+                options = {"names": dict(enumerate(finest.groups_["rule"])), **options}
+        return cls.from_predictions(y, intervals, groups, coverage=promise, **options)
 
     @classmethod
     def from_predictions(
@@ -126,24 +127,28 @@ class GroupCoverageDisplay(Display):
             Labels of the rows, of any kind.
         coverage : float
             What the intervals promise.
-        confidence, max_groups, ax : optional
-            As in `from_estimator`.
+        confidence : float, default=0.95
+            Of the exact intervals.
+        max_groups : int, default=40
+            How many groups are drawn.
         method : str
             Name and colour, if `intervals` is one array.
         names : mapping, optional
             What groups are called, where that is not their label.
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
         """
         if max_groups < 1:
             raise ValueError(f"max_groups must be at least 1, got {max_groups}")
-        named = named_intervals(intervals, method)
-
-        def table(labels: Any) -> pd.DataFrame:
-            parts = {one: coverage_by_group(y, bounds, labels, confidence=confidence) for one, bounds in named.items()}
-            return pd.concat(parts, names=["method"]).reset_index()
-
-        everything = table(np.zeros(len(np.asarray(y)), dtype=int)).drop(columns="group")
-        promise = check_share("coverage", coverage)
-        return cls(table(groups), everything, promise, confidence, max_groups, names or {}).plot(ax)
+        named, promise = named_intervals(intervals, method), check_share("coverage", coverage)
+        by_group, overall = (
+            pd.concat(
+                {name: coverage_by_group(y, bounds, labels, confidence=confidence) for name, bounds in named.items()},
+                names=["method"],
+            ).reset_index()
+            for labels in (groups, np.zeros(len(np.asarray(y)), dtype=int))
+        )
+        return cls(by_group, overall.drop(columns="group"), promise, confidence, max_groups, names or {}).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -151,52 +156,46 @@ class GroupCoverageDisplay(Display):
         return 6.4, 1.7 + (1 + len(self._shown())) * (0.12 + 0.12 * len(self.overall))
 
     def _shown(self) -> list[Any]:
+        """Return the labels of the groups that are drawn: the least covered."""
         worst = self.table.groupby("group", sort=False, dropna=False)["coverage"].min()
         kept = worst.sort_values(kind="stable").index[: self.max_groups]
         return [label for label in worst.index if label in kept]
 
     def _draw(self, ax: Axes) -> None:
         shown, numbers = self._shown(), group_numbers(self.table["group"])
-        for place, (method, row) in enumerate(self.overall.set_index("method").iterrows()):
-            self._mark(ax, 0, place, str(method), row, None)
-            mine = self.table[self.table["method"] == method].set_index("group")
-            for height, label in enumerate(shown, start=1):
-                self._mark(ax, height, place, str(method), mine.loc[label], group_gid(numbers[label]))
         promise = ax.axvline(self.coverage, color=ink(ax), linestyle="--", linewidth=1.2, zorder=1.5)
-        self._label(ax, shown)
-        self._heading(ax, promise, shown)
+        legend: list[tuple[Artist, str]] = [(promise, f"promised: {percent(self.coverage)}")]
 
-    def _mark(self, ax: Axes, height: int, place: int, method: str, row: pd.Series[Any], gid: str | None) -> None:
-        """Draw a method's coverage in a group: a mark on its exact interval."""
-        look, many = method_look(method), len(self.overall)
-        y = height + (place - (many - 1) / 2) * 0.7 / many
-        holds = row["coverage_lower"] <= self.coverage <= row["coverage_upper"]
-        ax.plot([row["coverage_lower"], row["coverage_upper"]], [y, y], color=look.color, linewidth=2, gid=gid)
-        fill = look.color if holds else "#ffffff"
-        marks: Options = {"marker": look.marker, "markersize": 6.5, "markerfacecolor": fill, "markeredgewidth": 1.5}
-        ax.plot(row["coverage"], y, color=look.color, linestyle="none", gid=gid, zorder=3, **marks)
+        # All rows together at the top, then a row per group, in each of them the methods below each other.
+        for place, (method, overall) in enumerate(self.overall.set_index("method").iterrows()):
+            look, by_group = method_look(str(method)), self.table[self.table["method"] == method].set_index("group")
+            step = (place - (len(self.overall) - 1) / 2) * 0.7 / len(self.overall)
+            self._mark(ax, step, overall, look, None)
+            for height, label in enumerate(shown, start=1):
+                self._mark(ax, height + step, by_group.loc[label], look, group_gid(numbers[label]))
+            (mark,) = ax.plot([], [], color=look.color, marker=look.marker, linewidth=2, markersize=6)
+            legend.append((mark, plain(method, 24)))
 
-    def _label(self, ax: Axes, shown: Sequence[Any]) -> None:
         sizes = self.table.drop_duplicates("group").set_index("group")["n"]
-        unknown = {-1: "no known group", **self.names}
-        names = [plain(unknown.get(label, label), 28) + f"  n = {sizes[label]:,}" for label in shown]
-        names.insert(0, f"all  n = {self.overall['n'].iloc[0]:,}")
-        row_labels(ax, names)
+        known = {-1: "no known group", **self.names}
+        names = [f"{plain(known.get(label, label), 28)}  n = {sizes[label]:,}" for label in shown]
+        row_labels(ax, [f"all  n = {self.overall['n'].iloc[0]:,}", *names])
         ax.set_ylim(len(shown) + 0.6, -0.6)
         ax.axhline(0.5, color=ink(ax), linewidth=0.6)
-        percent_axis(ax, "x", max(map(len, names)))
+        percent_axis(ax.xaxis)
         ax.set_xlabel("coverage")
-
-    def _heading(self, ax: Axes, promise: Artist, shown: Sequence[Any]) -> None:
-        looks = [(method, method_look(method)) for method in self.overall["method"]]
-        marks = [
-            (ax.plot([], [], color=look.color, marker=look.marker, linewidth=2, markersize=6)[0], plain(method, 24))
-            for method, look in looks
-        ]
         n_groups = self.table["group"].nunique(dropna=False)
-        some = f"the {len(shown)} least covered of {n_groups} groups; " if len(shown) < n_groups else ""
-        note = f"{some}exact {percent(self.confidence)} intervals; open: promise outside"
-        heading(ax, "Coverage by group", [(promise, f"promised: {percent(self.coverage)}"), *marks], note)
+        part = f"the {len(shown)} least covered of {n_groups} groups; " if len(shown) < n_groups else ""
+        note = f"{part}exact {percent(self.confidence)} intervals; open: promise outside"
+        heading(ax, "Coverage by group", legend, note)
+
+    def _mark(self, ax: Axes, y: float, row: pd.Series[Any], look: Look, gid: str | None) -> None:
+        """Draw a method's coverage in a group: a mark on its exact interval."""
+        low, high = row["coverage_lower"], row["coverage_upper"]
+        ax.plot([low, high], [y, y], color=look.color, linewidth=2, gid=gid)
+        fill = look.color if low <= self.coverage <= high else WHITE
+        marks: Options = {"marker": look.marker, "markersize": 6.5, "markerfacecolor": fill, "markeredgewidth": 1.5}
+        ax.plot(row["coverage"], y, color=look.color, linestyle="none", gid=gid, zorder=3, **marks)
 
 
 @dataclass(eq=False)
@@ -297,15 +296,14 @@ class ReliabilityDisplay(Display):
         return (6.4, 4.2) if self.difference else (5.0, 5.2)
 
     def _draw(self, ax: Axes) -> None:
-        ends = np.array([0.0, 1.0])
-        (ideal,) = ax.plot(ends, self._height(ends, ends), color=ink(ax), linestyle=":", linewidth=1.2)
+        ideal = ax.axhline(0) if self.difference else ax.plot([0, 1], [0, 1])[0]
+        ideal.set(color=ink(ax), linestyle=":", linewidth=1.2)
         legend: list[tuple[Artist, str]] = [(ideal, "as asked")]
-        legend += [
-            (self._curve(ax, str(method), rows), plain(method))
-            for method, rows in self.table.groupby("method", sort=False)
-        ]
-        for name in ("x", "y"):
-            percent_axis(ax, name)
+        for method, rows in self.table.groupby("method", sort=False):
+            legend.append((self._draw_curve(ax, method_look(str(method)), rows), plain(method)))
+
+        for axis in (ax.xaxis, ax.yaxis):
+            percent_axis(axis)
         ax.set_xlim(0, 1)
         if not self.difference:
             ax.set_ylim(0, 1)
@@ -313,28 +311,22 @@ class ReliabilityDisplay(Display):
         ax.set_ylabel("observed − asked" if self.difference else "coverage observed")
         heading(ax, "Reliability", legend, f"bands: exact {percent(self.confidence)} intervals")
 
-    def _height(self, observed: Any, asked: Any) -> Any:
-        return observed - asked if self.difference else observed
-
-    def _curve(self, ax: Axes, method: str, rows: pd.DataFrame) -> Artist:
-        look, asked = method_look(method), rows["asked"].to_numpy()
-        middle, low, high = (self._height(rows[name].to_numpy(), asked) for name in ("observed", "lower", "upper"))
-        if len(asked) > 1:
+    def _draw_curve(self, ax: Axes, look: Look, rows: pd.DataFrame) -> Artist:
+        asked = rows["asked"].to_numpy()
+        heights = rows[["observed", "lower", "upper"]].to_numpy() - (asked[:, None] if self.difference else 0)
+        observed, low, high = heights.T
+        several = len(asked) > 1
+        if several:
             ax.fill_between(asked, low, high, color=look.color, alpha=0.18, linewidth=0)
         else:
             ax.vlines(asked, low, high, color=look.color, linewidth=2)
-        marks: Options = {
-            "marker": look.marker,
-            "markersize": 5 if len(asked) > 1 else 8,
-            "markeredgecolor": "#ffffff",
-            "markeredgewidth": 0.6,
-        }
-        (line,) = ax.plot(asked, middle, color=look.color, linestyle=look.line, linewidth=1.6, **marks)
-        return line
+        marks: Options = {"marker": look.marker, "markersize": 5 if several else 8, "markeredgecolor": WHITE}
+        curve: Options = {"color": look.color, "linestyle": look.line, "linewidth": 1.6, "markeredgewidth": 0.6}
+        return ax.plot(asked, observed, **curve, **marks)[0]
 
 
 def _possible_levels(model: Any) -> list[float]:
-    """Give the usual levels and the model's own, as far as every group has enough calibration rows."""
+    """Return the usual levels and the model's own, as far as every group has enough calibration rows."""
     if isinstance(model, QR):
         return [model.coverage]
     used = model.calibration_.sizes[:-1] > 0

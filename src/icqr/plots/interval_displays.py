@@ -1,0 +1,388 @@
+"""Intervals with the targets they cover and miss: against a feature or the prediction, and against the error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from icqr._tables import FloatArray, IntArray
+from icqr.metrics.checks import check_rows, check_share
+from icqr.plots.displays import Display, heading, in_units, ink, named_models, need, shared_coverage, target_name
+from icqr.plots.placing import Placed, beyond_note, find_column, sample_note, sample_rows
+from icqr.plots.style import GREY, WHITE, Options, group_gid, group_numbers, method_color, method_look, percent, plain
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+#: Up to this many rows, each interval is drawn.
+MOST_LINES = 100
+
+
+@dataclass(eq=False)
+class IntervalDisplay(Display):
+    """Intervals against a feature or the prediction, with the targets that they cover and miss.
+
+    Up to 100 rows have a line each. More are drawn as a band: the medians of the lower and of the upper bounds in bins
+    of x (equally wide, joined where they hold less than 20 rows; or one for each of at most `n_bins` values). Targets
+    are points; of more than `max_points` a random sample, and the heading says how many. Where values of x are few,
+    points are moved sideways; where a few are far beyond all others, the axis ends earlier, and the heading says how
+    many are beyond. Triangles at the edge mark infinite bounds.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        A row per target: x (its place on the axis), y, lower, upper, covered, centre (the prediction), group.
+    bins : DataFrame
+        A row per bin of x: left, right, n, and the medians of lower, upper and centre.
+    drawn : array
+        Which rows are drawn as points.
+    column : Placed
+        Name, values and categories of x.
+    method, y_name : str
+        Names.
+    places : array
+        Where the drawn points are on the axis.
+    predicted : bool
+        Whether centre is a prediction, and not the middle of the interval.
+
+    Examples
+    --------
+    >>> from icqr.plots import blank_axes
+    >>> display = IntervalDisplay.from_predictions([1, 2, 3], [[0, 2], [0, 1], [2, 4]], x=[5, 6, 7], ax=blank_axes())
+    >>> display.rows["covered"].tolist(), display.ax_.get_ylabel()
+    ([True, False, True], 'y')
+    """
+
+    rows: pd.DataFrame
+    bins: pd.DataFrame
+    drawn: IntArray
+    column: Placed
+    method: str
+    y_name: str
+    places: FloatArray
+    predicted: bool
+
+    @classmethod
+    def from_estimator(
+        cls, model: Any, X: Any, y: Any, *, feature: Any = None, coverage: float | None = None, **options: Any
+    ) -> Self:
+        """Draw a model's intervals.
+
+        Parameters
+        ----------
+        model : fitted Naive, QR, CQR or ICQR
+        X, y : table and array
+            Rows that the model has not seen.
+        feature : column name or position, optional
+            What x is; by default the prediction.
+        coverage : float, optional
+            By default the model's own.
+        **options
+            Of :meth:`from_predictions`: `n_bins`, `max_points`, `random_state`, `ax`, names.
+        """
+        x = None if feature is None else find_column(X, feature)
+        return cls.from_predictions(y, x=x, **_predictions(model, X, coverage), **options)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: Any,
+        intervals: ArrayLike,
+        *,
+        x: Any = None,
+        prediction: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        x_name: str | None = None,
+        y_name: str | None = None,
+        method: str = "intervals",
+        n_bins: int = 30,
+        max_points: int = 1000,
+        random_state: int = 0,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw intervals from anywhere.
+
+        Parameters
+        ----------
+        y, intervals : arrays of shape (n,) and (n, 2)
+            Bounds may be infinite.
+        x : (n,) array, optional
+            Numbers, dates or categories; by default the prediction.
+        prediction : (n,) array, optional
+            By default the middle of the interval, or its finite bound.
+        groups : (n,) array, optional
+            Only names the points, for highlighting.
+        x_name, y_name : str, optional
+            By default the names of pandas columns.
+        method : str
+            Name and colour.
+        n_bins, max_points, random_state : int
+            Number of bins for the band; how many targets are drawn at most; seed of their choice.
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+        """
+        rows = _row_table(y, intervals, prediction, groups)
+        default = "middle of the interval" if prediction is None else "prediction"
+        column = Placed.of(rows["centre"], x_name or default) if x is None else Placed.of(x, x_name)
+        if len(column.values) != len(rows):
+            raise ValueError(f"x must have {len(rows)} values, one per row of y; got {len(column.values)}")
+        rows.insert(0, "x", column.values)
+
+        codes, edges = column.bins(n_bins, ends=column.ends())
+        medians = rows.groupby(codes)[["lower", "upper", "centre"]].median()
+        bins = pd.DataFrame(
+            {"left": edges[:-1], "right": edges[1:], "n": np.bincount(codes[codes >= 0], minlength=len(edges) - 1)}
+        )
+        bins = bins.join(medians)  # NaN in a bin without rows
+
+        rng = np.random.default_rng(random_state)
+        drawn = sample_rows(len(rows), max_points, rng)
+        places, name = column.spread(drawn, rng), target_name(y, y_name) or "y"
+        return cls(rows, bins, drawn, column, method, name, places, prediction is not None).plot(ax)
+
+    def _draw(self, ax: Axes) -> None:
+        each = len(self.rows) <= MOST_LINES
+        shown = self.rows.iloc[self.drawn]
+        places = shown["x"].to_numpy() if each else self.places
+        ends = None if each else self.column.ends()
+
+        # The axis holds all that is drawn and finite, and a little more.
+        bounds = (self.rows if each else self.bins)[["lower", "upper"]].to_numpy()
+        values = np.append(bounds, shown["y"])
+        finite = values[np.isfinite(values)]
+        margin = 0.05 * np.ptp(finite) or 1.0
+        limits = float(finite.min() - margin), float(finite.max() + margin)
+
+        legend = self._lines(ax, limits) if each else self._band(ax, limits)
+        _draw_points(ax, places, shown["y"].to_numpy(), shown)
+        self.column.label(ax.xaxis)
+        ax.set_xlim(ends)
+        ax.set_ylim(limits)
+        ax.set_ylabel(plain(self.y_name))
+        title = "Intervals" if self.method == "intervals" else f"{plain(self.method)} intervals"
+        heading(ax, title, [*_point_legend(ax, self.rows), *legend], self._note(each, self.column.n_beyond(ends)))
+
+    def _note(self, each: bool, n_beyond: int) -> str:
+        missing = self.column.n_missing
+        parts = [
+            "" if each else f"medians in {len(self.bins)} bins",
+            sample_note(self.drawn, len(self.rows)),
+            f"{missing:,} rows without {plain(self.column.name, 20)} left out" if missing else "",
+            beyond_note(n_beyond),
+        ]
+        return ", ".join(filter(None, parts))
+
+    def _lines(self, ax: Axes, limits: tuple[float, float]) -> list[tuple[Artist, str]]:
+        x, lower, upper = (self.rows[name].to_numpy() for name in ("x", "lower", "upper"))
+        look: Options = {"color": method_color(self.method), "alpha": 0.6, "linewidth": 1.6}
+        lines = ax.vlines(x, np.clip(lower, *limits), np.clip(upper, *limits), **look)
+        infinite = _mark_infinite(ax, x[np.isinf(upper)], "top") + _mark_infinite(ax, x[np.isinf(lower)], "bottom")
+        return [(lines, "interval"), *infinite]
+
+    def _band(self, ax: Axes, limits: tuple[float, float]) -> list[tuple[Artist, str]]:
+        edges = np.append(self.bins["left"], self.bins["right"].iloc[-1])
+        lower, upper = self.bins["lower"].to_numpy(), self.bins["upper"].to_numpy()
+        low, high, color = np.clip(lower, *limits), np.clip(upper, *limits), method_color(self.method)
+        band = ax.stairs(high, edges, baseline=low, fill=True, color=color, alpha=0.22, linewidth=0)
+        for bound in (low, high):
+            ax.stairs(bound, edges, baseline=None, color=color, linewidth=1.5, zorder=2.5)
+        legend: list[tuple[Artist, str]] = [(band, "median interval")]
+
+        if self.predicted:
+            dashes: Options = {"color": ink(ax), "linewidth": 1, "linestyle": (0, (2, 1))}
+            ax.stairs(self.bins["centre"], edges, baseline=None, zorder=2.5, **dashes)
+            legend.append((need("matplotlib.lines").Line2D([], [], **dashes), "prediction"))
+        middle = (edges[1:] + edges[:-1]) / 2
+        legend += _mark_infinite(ax, middle[np.isposinf(upper)], "top")
+        return legend + _mark_infinite(ax, middle[np.isneginf(lower)], "bottom")
+
+
+@dataclass(eq=False)
+class WidthResidualDisplay(Display):
+    """Absolute residuals against widths.
+
+    The dotted line is half the width. The line with marks is the `coverage` quantile of the absolute residuals in bins
+    of the width (equally wide, at least 50 rows). Where intervals adapt to the error it runs along the dotted line;
+    where it is above, they are too narrow. Infinite widths are at the right edge. Of more than `max_points` rows a
+    random sample is drawn, and the heading says how many.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        A row per target: width, residual (absolute), and y, lower, upper, covered, centre (the prediction), group.
+    bins : DataFrame
+        A row per bin of the finite widths: n, their mean as width, and the quantile of residual.
+    drawn : array
+        Which rows are drawn as points.
+    coverage : float
+        The promise.
+    method, y_name : str
+        Names.
+
+    Examples
+    --------
+    >>> from icqr.plots import blank_axes
+    >>> y, intervals = [1, 2, 3], [[0, 2], [2, 3], [2, 8]]
+    >>> display = WidthResidualDisplay.from_predictions(y, intervals, coverage=0.9, ax=blank_axes())
+    >>> display.rows["width"].tolist(), display.rows["residual"].tolist()
+    ([2.0, 1.0, 6.0], [0.0, 0.5, 2.0])
+    """
+
+    rows: pd.DataFrame
+    bins: pd.DataFrame
+    drawn: IntArray
+    coverage: float
+    method: str
+    y_name: str | None
+
+    @classmethod
+    def from_estimator(cls, model: Any, X: Any, y: Any, *, coverage: float | None = None, **options: Any) -> Self:
+        """Draw a model's widths; residuals are distances from its prediction.
+
+        Parameters
+        ----------
+        model, X, y, coverage
+            As in :meth:`IntervalDisplay.from_estimator`.
+        **options
+            Of :meth:`from_predictions`: `n_bins`, `max_points`, `random_state`, `ax`, names.
+        """
+        promise = shared_coverage(named_models(model), coverage)
+        return cls.from_predictions(y, coverage=promise, **_predictions(model, X, promise), **options)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: Any,
+        intervals: ArrayLike,
+        *,
+        coverage: float,
+        prediction: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        y_name: str | None = None,
+        method: str = "intervals",
+        n_bins: int = 10,
+        max_points: int = 1000,
+        random_state: int = 0,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the widths of intervals from anywhere.
+
+        Parameters
+        ----------
+        y, intervals : arrays of shape (n,) and (n, 2)
+            Bounds may be infinite.
+        coverage : float
+            What the intervals promise.
+        prediction : (n,) array, optional
+            What residuals are distances from; by default the middle of the interval, or its finite bound.
+        groups, y_name, method, n_bins, max_points, random_state, ax : optional
+            As in :meth:`IntervalDisplay.from_predictions`.
+        """
+        rows = _row_table(y, intervals, prediction, groups)
+        rows.insert(0, "width", rows["upper"] - rows["lower"])
+        rows.insert(1, "residual", (rows["y"] - rows["centre"]).abs())
+
+        finite = rows[np.isfinite(rows["width"])]
+        parts = finite.groupby(Placed.of(finite["width"]).bins(n_bins, least=50)[0])
+        quantile = parts["residual"].quantile(check_share("coverage", coverage))
+        table = {"n": parts.size(), "width": parts["width"].mean(), "residual": quantile}
+        bins = pd.DataFrame(table).reset_index(drop=True)
+        drawn = sample_rows(len(rows), max_points, np.random.default_rng(random_state))
+        return cls(rows, bins, drawn, coverage, method, target_name(y, y_name)).plot(ax)
+
+    def _draw(self, ax: Axes) -> None:
+        shown, look = self.rows.iloc[self.drawn], method_look(self.method)
+        width, residual = shown["width"].to_numpy(), shown["residual"].to_numpy()
+        finite = np.isfinite(width)
+        _draw_points(ax, width[finite], residual[finite], shown[finite])
+
+        end = max([*width[finite], *self.bins["width"], 0.0]) or 1.0
+        (half,) = ax.plot([0, end], [0, end / 2], color=ink(ax), linestyle=":", linewidth=1.5, zorder=2.5)
+        legend = [*_point_legend(ax, self.rows), (half, "half the width")]
+        if len(self.bins):
+            marks: Options = {"marker": look.marker, "markersize": 6, "markeredgecolor": WHITE, "markeredgewidth": 0.8}
+            curve: Options = {"color": look.color, "linewidth": 2, "zorder": 2.6, **marks}
+            (line,) = ax.plot(self.bins["width"], self.bins["residual"], **curve)
+            legend.append((line, f"{percent(self.coverage)} quantile"))
+        legend += _mark_infinite(ax, residual[~finite], "right")
+
+        ax.set_xlim(left=0)
+        ax.set_ylim(0, 1.05 * (residual.max() or 1.0))
+        ax.set_xlabel(in_units("width of the interval", self.y_name))
+        ax.set_ylabel(in_units("absolute error", self.y_name))
+        heading(ax, f"{plain(self.method)}: width and error", legend, sample_note(self.drawn, len(self.rows)))
+
+
+# -- Rows with their intervals ---------------------------------------------------------------------------------
+
+
+def _predictions(model: Any, X: Any, coverage: float | None) -> dict[str, Any]:
+    """Return what `from_predictions` needs from a model: intervals, prediction, groups, and its name."""
+    ((method, model),) = named_models(model).items()
+    table = model.explain(X, coverage)
+    bounds, median, group = table[["lower", "upper"]].to_numpy(), table["median"].to_numpy(), table["group"].to_numpy()
+    return {"intervals": bounds, "prediction": median, "groups": group, "method": method}
+
+
+def _row_table(y: Any, intervals: Any, prediction: ArrayLike | None, groups: ArrayLike | None) -> pd.DataFrame:
+    """Return a row per target: y, lower, upper, covered, centre (the prediction, if there is one), group."""
+    rows = check_rows(y, intervals)
+    table = pd.DataFrame({"y": rows.y, "lower": rows.lower, "upper": rows.upper, "covered": rows.covered})
+    for name, values in (("prediction", prediction), ("groups", groups)):
+        if values is not None and np.shape(values) != (len(table),):
+            wanted = f"({len(table)},), one value per row of y"
+            raise ValueError(f"{name} must have the shape {wanted}; got {np.shape(values)}")
+
+    if prediction is None:  # the middle of the interval, or its one finite bound
+        with np.errstate(invalid="ignore"):
+            middle = rows.lower / 2 + rows.upper / 2
+        prediction = np.where(np.isfinite(middle), middle, np.where(np.isfinite(rows.lower), rows.lower, rows.upper))
+        if not np.isfinite(prediction).all():
+            row = int((~np.isfinite(prediction)).argmax())
+            raise ValueError(f"prediction is needed where both bounds are infinite, as in row {row}; give prediction=")
+    table["centre"] = np.asarray(prediction)
+    table["group"] = 0 if groups is None else np.asarray(groups)
+    return table
+
+
+def _draw_points(ax: Axes, x: FloatArray, y: FloatArray, rows: pd.DataFrame) -> None:
+    """Draw covered rows as grey dots and missed ones as crosses; each group's points carry its name."""
+    dots: Options = {"s": 10, "marker": "o", "color": GREY, "alpha": 0.6, "linewidth": 0, "zorder": 2.2}
+    crosses: Options = {"s": 20, "marker": "x", "color": ink(ax), "linewidth": 1.1, "zorder": 2.4}
+    numbers = group_numbers(rows["group"])
+    group, covered = rows["group"].map(numbers).to_numpy(), rows["covered"].to_numpy()
+    for number in sorted(set(numbers.values())):
+        for hit, look in ((True, dots), (False, crosses)):
+            chosen = (group == number) & (covered == hit)
+            if chosen.any():
+                ax.scatter(x[chosen], y[chosen], gid=group_gid(number), **look)
+
+
+def _point_legend(ax: Axes, rows: pd.DataFrame) -> list[tuple[Artist, str]]:
+    """Say what dots and crosses are, and which share of all rows is covered and missed."""
+    line, hits = need("matplotlib.lines").Line2D, float(rows["covered"].mean())
+    dot = line([], [], linestyle="none", marker="o", markersize=4, color=GREY)
+    cross = line([], [], linestyle="none", marker="x", markersize=5, color=ink(ax))
+    return [(dot, f"covered: {percent(hits)}"), (cross, f"missed: {percent(1 - hits)}")]
+
+
+def _mark_infinite(ax: Axes, places: FloatArray, edge: str) -> list[tuple[Artist, str]]:
+    """Mark infinite bounds by triangles at an edge of the picture; return the legend's entry, if there are any."""
+    if not len(places):
+        return []
+    marker, at, words = {
+        "top": ("^", 1.0, "infinite upper bound"),
+        "bottom": ("v", 0.0, "infinite lower bound"),
+        "right": (">", 1.0, "infinite width"),
+    }[edge]
+    across, along = np.full(len(places), at), places
+    transform = ax.get_yaxis_transform()
+    if edge != "right":
+        (across, along), transform = (along, across), ax.get_xaxis_transform()
+    look: Options = {"marker": marker, "facecolor": WHITE, "edgecolor": ink(ax), "s": 26, "linewidth": 1, "zorder": 3}
+    return [(ax.scatter(across, along, transform=transform, clip_on=False, **look), words)]

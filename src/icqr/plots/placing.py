@@ -1,0 +1,178 @@
+"""A column on an axis: numbers, dates or categories; bins of it; a sample of rows that stays readable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from icqr._tables import FloatArray, IntArray, as_table
+from icqr.plots.displays import need, small_print
+from icqr.plots.style import Options, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+
+#: Around up to this many distinct values points are spread sideways.
+MOST_VALUES = 30
+#: The most frequent categories of a column that are shown; all others are one.
+MOST_CATEGORIES = 12
+
+
+def find_column(X: Any, name: Any) -> pd.Series[Any]:
+    """Return a column by its name or, where none has this name, by its position; an array has x0, x1 and so on."""
+    table = as_table(X)
+    if isinstance(table, pd.DataFrame):
+        frame = table
+    else:
+        frame = pd.DataFrame(table, columns=[f"x{j}" for j in range(table.shape[1])])
+    if name in frame.columns:
+        name = frame.columns.get_loc(name)
+    if isinstance(name, int | np.integer) and 0 <= name < frame.shape[1]:
+        return frame.iloc[:, int(name)]
+    shown = ", ".join(repr(column) for column in frame.columns[:20]) + (", …" if frame.shape[1] > 20 else "")
+    raise ValueError(f"feature must be one of X's columns ({shown}) or a position, got {name!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where each row's value is on an axis; NaN where it is missing."""
+
+    name: str
+    values: FloatArray
+    categories: tuple[str, ...] = ()
+    dates: bool = False
+
+    @classmethod
+    def of(cls, column: Any, name: str | None = None) -> Placed:
+        """Place numbers and dates as they are, anything else by category."""
+        name = str(getattr(column, "name", None) or "x") if name is None else name
+        series = pd.Series(column.to_numpy() if hasattr(column, "to_numpy") else column)
+        if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+            return cls._by_category(name, series, column.dtype.categories)
+        if pd.api.types.is_datetime64_any_dtype(series.dtype):
+            days = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+            return cls(name, np.asarray(days, dtype=np.float64), dates=True)
+        if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
+            numbers = series.to_numpy(dtype=float, na_value=np.nan)
+            return cls(name, np.where(np.isfinite(numbers), numbers, np.nan))
+        return cls._by_category(name, series, sorted(set(series.dropna()), key=str))
+
+    @classmethod
+    def _by_category(cls, name: str, series: pd.Series[Any], ordered: Any) -> Placed:
+        """Place values at 0, 1, … in this order of the categories, all rare ones together at the end."""
+        frequent = set(series.dropna().astype(object).value_counts().index[:MOST_CATEGORIES])
+        names = [value for value in ordered if value in frequent]
+        codes = pd.Index(names, dtype=object).get_indexer(pd.Index(series, dtype=object)).astype(float)
+        missing = series.isna().to_numpy()
+        rare = (codes < 0) & ~missing
+        places = np.where(rare, len(names), np.where(missing, np.nan, codes))
+        return cls(name, places, (*map(str, names), *(["all others"] if rare.any() else [])))
+
+    @property
+    def n_missing(self) -> int:
+        """How many rows have no place."""
+        return int(np.isnan(self.values).sum())
+
+    def distinct(self) -> FloatArray | None:
+        """Return the distinct values if they are few, else None."""
+        values = np.unique(self.values[~np.isnan(self.values)])
+        return values if len(values) <= MOST_VALUES else None
+
+    def spread(self, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Return places of rows; where values are few, moved sideways so that points don't hide each other."""
+        few = self.distinct()
+        if few is None:
+            return self.values[rows]
+        gap = np.diff(few).min() if len(few) > 1 else 1.0
+        return np.asarray(self.values[rows] + rng.uniform(-0.3, 0.3, size=len(rows)) * gap)
+
+    def ends(self) -> tuple[float, float] | None:
+        """Return where the axis should end if a few values are far beyond all others, else None."""
+        if self.categories or self.distinct() is not None:
+            return None
+        known = self.values[~np.isnan(self.values)]
+        low, high = np.quantile(known, [0.005, 0.995])
+        if not np.ptp(known) > 2 * (high - low) > 0:
+            return None
+        margin = 0.1 * (high - low)
+        return max(low - margin, float(known.min())), min(high + margin, float(known.max()))
+
+    def n_beyond(self, ends: tuple[float, float] | None) -> int:
+        """How many rows lie beyond the ends of the axis."""
+        return 0 if ends is None else int(((self.values < ends[0]) | (self.values > ends[1])).sum())
+
+    def bins(
+        self, n_bins: int, least: int = 20, ends: tuple[float, float] | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Return each row's bin (-1: missing) and the bins' edges.
+
+        At most `n_bins` distinct values have a bin each. More are put into equally wide bins; one that holds less than
+        `least` rows is joined with the next. Values beyond the ends belong to the first and the last bin.
+        """
+        if n_bins < 1:
+            raise ValueError(f"n_bins must be at least 1, got {n_bins}")
+        values = self.values if ends is None else np.clip(self.values, *ends)
+        known = ~np.isnan(values)
+        distinct = np.unique(values[known])
+        edges = _wide_bins(values[known], n_bins, least) if len(distinct) > n_bins else _bins_around(distinct)
+        places = np.searchsorted(edges, values, side="right") - 1
+        return np.where(known, np.clip(places, 0, len(edges) - 2), -1), edges
+
+    def label(self, axis: Axis) -> None:
+        """Write name and categories, dates or few values on an axis."""
+        axis.set_label_text(plain(self.name))
+        few = self.distinct()
+        if self.categories:
+            slanted = axis is axis.axes.xaxis and sum(map(len, self.categories)) > 30
+            look: Options = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
+            names = [plain(text, 16) for text in self.categories]
+            axis.set_ticks(range(len(names)), names, fontsize=small_print(axis.axes), **look)
+        elif self.dates:
+            dates = need("matplotlib.dates")
+            locator = dates.AutoDateLocator(minticks=3, maxticks=6)
+            axis.axis_date()
+            axis.set_major_locator(locator)
+            axis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        elif few is not None and len(few) <= 10:
+            axis.set_ticks(few)
+
+
+def _wide_bins(values: FloatArray, n_bins: int, least: int) -> FloatArray:
+    """Return the edges of equally wide bins; one that holds less than `least` values is joined with the next."""
+    counts, edges = np.histogram(values, bins=n_bins)
+    kept, held = [edges[0]], 0
+    for count, right in zip(counts, edges[1:], strict=True):
+        held += count
+        if held >= least:
+            kept, held = [*kept, right], 0
+    kept = kept[:-1] if len(kept) > 1 and held else kept  # what is left over belongs to the last bin
+    return np.array([*kept, edges[-1]] if kept[-1] < edges[-1] else kept)
+
+
+def _bins_around(values: FloatArray) -> FloatArray:
+    """Return edges halfway between values."""
+    if len(values) < 2:
+        middle = values[0] if len(values) else 0.0
+        return np.array([middle - 0.5, middle + 0.5])
+    halfway = values[1:] / 2 + values[:-1] / 2
+    return np.concatenate([[2 * values[0] - halfway[0]], halfway, [2 * values[-1] - halfway[-1]]])
+
+
+def sample_rows(n: int, most: int, rng: np.random.Generator) -> IntArray:
+    """Return all row numbers or, if they are too many, a sample of them in which all rows are alike."""
+    if most < 1:
+        raise ValueError(f"max_points must be at least 1, got {most}")
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))
+
+
+def sample_note(drawn: IntArray, n: int) -> str:
+    """Say that only a sample of the rows is drawn as points, if so."""
+    return f"{len(drawn):,} of {n:,} points drawn" if len(drawn) < n else ""
+
+
+def beyond_note(n: int) -> str:
+    """Say how many rows the axis does not show, if any."""
+    return f"{n:,} {'row' if n == 1 else 'rows'} beyond the axis" if n else ""
