@@ -17,7 +17,7 @@ from unittest.mock import patch
 import measuring
 from sklearn.cluster import KMeans
 
-from icqr import CQR, ICQR, tree_replacing
+from icqr import CQR, ICQR, _trees
 from icqr.importance import PermutationImportance
 from icqr.metrics import interval_score
 from icqr.partition import KMeansPartition
@@ -54,7 +54,7 @@ def price(name: str, model: str, runs: int, guard: bool) -> list[Any]:
         importance=PermutationImportance(max_rows=None),
         random_state=0,
     )
-    with warnings.catch_warnings(), patch.object(tree_replacing, "MOST_BYTES", 2**32):
+    with warnings.catch_warnings(), patch.object(_trees, "MOST_BYTES", 2**32):
         # The shortcut changes no result, and on all rows takes memory instead of hours.
         warnings.simplefilter("ignore")
         slow.fit(X, y)

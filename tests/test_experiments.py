@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
 from icqr.experiments import (
@@ -29,7 +28,6 @@ from icqr.experiments import (
 from icqr.experiments.notes import kept_warnings
 from icqr.experiments.paper_values import STATISTICS, paper_values
 from icqr.neural import QuantileNetwork
-from icqr.quantiles import QuantileModel
 
 pytest.importorskip("jax", reason='the experiments need pip install "icqr[paper]"')
 pytest.importorskip("matplotlib", reason='the experiments need pip install "icqr[paper]"')
@@ -292,12 +290,6 @@ def make_case(n):
 @pytest.fixture(scope="module")
 def case():
     return make_case(400)
-
-
-def test_a_fitted_network_replaces_a_column_its_own_way(case):
-    X, y = case.split.X[1], case.split.y[1]
-    model = QuantileModel(FrozenEstimator(case.network)).fit(X, y, paper_methods.LEVELS)
-    assert model.replacer(X).quick is not None
 
 
 def test_shared_groups_give_what_the_first_network_learned(case):

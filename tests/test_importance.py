@@ -17,11 +17,10 @@ from sklearn.neighbors import KNeighborsRegressor
 from threadpoolctl import threadpool_limits
 
 from icqr import ICQR, PermutationImportance, datasets, prefit
-from icqr.importance import deal_rows, leak_alarm, median_absolute_error
+from icqr.importance import leak_alarm, median_absolute_error
 from icqr.metrics import pinball_loss
 from icqr.partition import KMeansPartition
 from icqr.quantiles import QuantileModel
-from icqr.replacing import Replacer
 
 LEVELS = (0.05, 0.5, 0.95)
 
@@ -36,9 +35,6 @@ class Model:
 
     def predict(self, X: Any) -> Any:
         return np.asarray(self.median(X), dtype=float)[:, None] + [-1.0, 0.0, 1.0]
-
-    def replacer(self, X: Any) -> Replacer:
-        return Replacer(self.predict, X, lambda column: np.array([column]))
 
 
 def linear(X: Any) -> Any:
@@ -74,27 +70,25 @@ def test_two_rows_have_two_permutations() -> None:
 )
 def test_importance_is_the_mean_absolute_change_of_the_error(replace: bool, error: Any) -> None:
     X, y = noisy_rows(50)
+    asked: list[Any] = []
+
+    def median(rows: Any) -> Any:
+        asked.append(rows.copy())
+        return linear(rows)
+
+    model = Model(median)
     importance = PermutationImportance(n_repeats=4, error=error, replace=replace)
-    orders: dict[int, Any] = {}
-
-    class Recorded(Replacer):
-        def replace(self, column: int, given: Any) -> Any:
-            orders[column] = given
-            return super().replace(column, given)
-
-    model = Model(linear)
-    model.replacer = lambda X: Recorded(model.predict, X, lambda j: np.array([j]))  # type: ignore[method-assign]
     table = importance.compute(model, X, y, random_state=3)
 
     measure = error or pinball_loss
     base = measure(y, model.predict(X), LEVELS)
-    for column in range(3):
+    for column, permuted in enumerate(asked[1:4]):  # after the rows as they are
         changes = []
-        for order in orders[column]:
-            permuted = X.copy()
-            permuted[:, column] = X[order, column]
-            changes.append(abs(base - measure(y, model.predict(permuted), LEVELS)))
-            assert (sorted(order) == list(range(50))) != replace
+        for rows in np.split(permuted, 4):
+            changes.append(abs(base - measure(y, model.predict(rows), LEVELS)))
+            np.testing.assert_array_equal(np.delete(rows, column, axis=1), np.delete(X, column, axis=1))
+            assert (sorted(rows[:, column]) == sorted(X[:, column])) != replace
+            assert set(rows[:, column]) <= set(X[:, column])
         assert table["mean"][column] == pytest.approx(np.mean(changes))
         assert table["std"][column] == pytest.approx(np.std(changes))
         assert table["error_ratio"][column] == pytest.approx((base + np.mean(changes)) / base)
@@ -222,31 +216,29 @@ def test_at_most_max_rows_are_used() -> None:
     assert frame["mean"].tolist() == few["mean"].tolist()
 
 
-@pytest.mark.parametrize(("n", "size", "rounds"), [(20, 4, [5]), (23, 4, [5]), (9, 4, [2, 2, 1]), (7, 7, [1] * 5)])
-def test_repeats_of_a_round_have_no_row_in_common(n: int, size: int, rounds: list[int]) -> None:
-    dealt = deal_rows(n, size, 5, np.random.default_rng(0))
-    assert [len(round_) for round_ in dealt] == rounds
-    for round_ in dealt:
-        assert len(set(np.concatenate(round_).tolist())) == len(round_) * size
-
-
 @pytest.mark.parametrize("replace", [False, True])
-def test_each_repeat_compares_its_own_rows(replace: bool) -> None:
+@pytest.mark.parametrize(
+    ("n", "size", "rounds"), [(100, 20, [5]), (23, 4, [5]), (9, 4, [2, 2, 1]), (7, 7, [1, 1, 1, 1, 1])]
+)
+def test_each_repeat_compares_its_own_rows(n: int, size: int, rounds: list[int], replace: bool) -> None:
     # The column is y itself: the rows of each error are known by their y, and a column's values stay within a repeat.
-    y, seen = np.arange(100.0), []
+    y, seen = np.arange(float(n)), []
 
     def error(y: Any, q: Any, levels: Any) -> float:
         seen.append((set(y.tolist()), set(q[:, 1].tolist())))
         return median_absolute_error(y, q, levels)
 
-    importance = PermutationImportance(error=error, replace=replace, max_rows=20)
+    importance = PermutationImportance(error=error, replace=replace, max_rows=size)
     importance.compute(Model(lambda X: X[:, 0]), y[:, None], y, random_state=0)
     bases, permuted = seen[1:6], seen[6:]  # after that of all rows together
     assert [rows for rows, _ in bases] == [rows for rows, _ in permuted]
-    assert set.union(*(rows for rows, _ in bases)) == set(y.tolist())
     for rows, values in permuted:
-        assert len(rows) == 20
-        assert values < rows if replace else values == rows
+        assert len(rows) == size
+        assert values <= rows if replace else values == rows
+    # Repeats of a round have no row in common.
+    repeats = iter(rows for rows, _ in bases)
+    for count in rounds:
+        assert len(set.union(*(next(repeats) for _ in range(count)))) == count * size
 
 
 @pytest.mark.parametrize(
@@ -262,7 +254,7 @@ def test_each_repeat_compares_its_own_rows(replace: bool) -> None:
 def test_wrong_parameters_are_named(parameters: dict[str, Any], message: str) -> None:
     X, y = noisy_rows(20)
     with pytest.raises(ValueError, match=message):
-        PermutationImportance(**parameters).compute(Model(linear), X, y)
+        PermutationImportance(**parameters).compute(Model(linear), X, y, random_state=0)
 
 
 def test_clone_keeps_parameters() -> None:
@@ -383,7 +375,7 @@ def has_bike() -> bool:
 def test_bike_sharing_raises_the_alarm_only_with_its_leak(leak: bool) -> None:
     X, y = datasets.fetch_bike_sharing(return_X_y=True, leak=leak)
     model = ICQR(
-        HistGradientBoostingRegressor(max_iter=40, learning_rate=0.3),
+        HistGradientBoostingRegressor(max_iter=40, learning_rate=0.3, random_state=0),
         importance=PermutationImportance(n_repeats=1, max_rows=1000),
         partition=KMeansPartition(choose=3),
         random_state=0,

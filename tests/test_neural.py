@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -23,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 pytest.importorskip("jax")
 pytest.importorskip("optax")
 
+from icqr.importance import PermutationImportance
 from icqr.neural import QuantileNetwork
 from icqr.quantiles import QuantileModel, ResidualQuantiles
 
@@ -507,12 +509,15 @@ def test_path_of_a_checkpoint_may_be_text(tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == ["fingerprint.json", "networks-00000.npz"]
 
 
-def test_importance_takes_the_networks_quick_way() -> None:
+@pytest.mark.parametrize("wrap", [lambda network: network, FrozenEstimator])
+def test_importance_takes_the_networks_quick_way(wrap, monkeypatch):
     X, y = data(200)
-    model = QuantileModel(small(epochs=30)).fit(X, y, levels=LEVELS)
-    quick, plain = model.replacer(X), model.replacer(X)
-    assert quick.quick is not None
-    plain.quick = None
-    orders = np.stack([np.random.default_rng(seed).permutation(200) for seed in range(3)])
-    for column in range(X.shape[1]):
-        np.testing.assert_allclose(quick.replace(column, orders), plain.replace(column, orders), rtol=1e-12)
+    model = QuantileModel(wrap(small(epochs=30).fit(X, y))).fit(X, y, levels=LEVELS)
+    quick = PermutationImportance().compute(model, X, y, random_state=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(QuantileModel, "predict_encoded", lambda *_: pytest.fail("the rows were predicted again"))
+        again = PermutationImportance().compute(model, X, y, random_state=0)
+    pd.testing.assert_frame_equal(quick, again, check_exact=True)
+    monkeypatch.delattr(QuantileNetwork, "replacer")
+    plain = PermutationImportance().compute(model, X, y, random_state=0)
+    pd.testing.assert_frame_equal(quick, plain, rtol=1e-9)

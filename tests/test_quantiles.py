@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBRegressor, XGBRFRegressor
 
 from icqr import CQR, ICQR, QR, Naive, QuantileModel, WholePartition, prefit, quantiles
+from icqr.importance import column_replacer
 from icqr.metrics import pinball_loss
 from icqr.quantiles import PointModel, is_prefit
 
@@ -267,7 +268,7 @@ def test_importance_can_move_a_columns_values(family):
     model = QuantileModel(small(family)).fit(X, Y, LEVELS)
     order = np.random.default_rng(0).permutation(400)
     shuffled = X.assign(c=X["c"].to_numpy()[order])
-    moved = model.replacer(X).replace(1, np.stack([np.arange(400), order]))
+    moved = column_replacer(model, X).replace(1, np.stack([np.arange(400), order]))
     plain = np.stack([model.predict(X), model.predict(shuffled)])
     if family in ("hist", "lightgbm"):  # their trees are read, and summed in another order
         np.testing.assert_allclose(moved, plain, rtol=1e-12, atol=1e-12)

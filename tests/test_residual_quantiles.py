@@ -19,6 +19,7 @@ from xgboost import XGBRegressor
 
 from icqr import CQR, ICQR, QR, QuantileModel, ResidualQuantiles, WholePartition, load, save
 from icqr.datasets import make_heteroscedastic
+from icqr.importance import column_replacer
 from icqr.metrics import coverage_score, interval_score
 from icqr.neural import QuantileNetwork
 
@@ -143,7 +144,7 @@ def test_a_replaced_column_moves_the_median_and_with_it_all_levels(name: str) ->
         moved["city"] = X["city"].to_numpy()[order]
     else:
         moved[:, column] = X[order, column]
-    replacer = model.replacer(X)
+    replacer = column_replacer(model, X)
     np.testing.assert_allclose(replacer.predicted, model.predict(X), rtol=1e-9)
     assert replacer.uses(column)
     same, found = replacer.replace(column, np.stack([np.arange(len(X)), order]))

@@ -1,17 +1,39 @@
-"""The trees of boosted models, read out of them."""
+"""What boosted trees predict when one column's values are replaced.
+
+Permutation importance asks a model again and again about the same rows with one column changed. For trees most of the
+way to the answer is always the same. Each split clears, for the rows that it sends to the right, the leaves on its left
+from a set of leaves; the first leaf left in the set is where the row ends (QuickScorer, Lucchese et al., SIGIR 2015).
+What the splits on one column clear depends on that column's value alone. So for each tree and column the leaves that
+all *other* columns leave over are kept, and with a new value all that is left to do is an intersection of two sets:
+no tree is walked again, and trees without the column are not looked at.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from icqr._libraries import class_names
 from icqr._tables import FloatArray, IntArray
+
+Sets: TypeAlias = NDArray[Any]  # sets of leaves: unsigned whole numbers with a bit for each leaf
+#: Larger jobs take too much memory: there is a set of leaves for each tree, column of it, and row.
+MOST_BYTES = 2**30
+#: A set of leaves is a number of 64 bits at most.
+MOST_LEAVES = 64
+#: The trees as read here are compared with the model itself on this many rows.
+ROWS_CHECKED = 100
+_ROWS_AT_ONCE = 1024  # their sets stay in the processor's cache
+
+
+# -- Reading trees out of models -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -33,47 +55,16 @@ class Trees:
     value: FloatArray
     categories: dict[int, NDArray[np.uint32]]
 
-    @classmethod
-    def joined(cls, parts: Sequence[Trees]) -> Trees:
-        """Put the trees of several models, or single trees, one after the other."""
-        starts = np.cumsum([0, *(len(part.left) for part in parts)])[:-1]
-        first_trees = np.cumsum([0, *(len(part.roots) for part in parts)])[:-1]
-
-        def joined(name: str, shifts: Any = None) -> Any:
-            shifts = np.zeros(len(parts), dtype=np.intp) if shifts is None else shifts
-            return np.concatenate([getattr(part, name) + shift for part, shift in zip(parts, shifts, strict=True)])
-
-        sets = {
-            int(node + start): bits
-            for part, start in zip(parts, starts, strict=True)
-            for node, bits in part.categories.items()
-        }
-        return cls(
-            joined("roots", starts),
-            joined("tree", first_trees),
-            joined("left", starts),
-            joined("right", starts),
-            joined("column"),
-            joined("threshold"),
-            np.concatenate([part.missing_left for part in parts]),
-            joined("value"),
-            sets,
-        )
-
     @property
     def splits(self) -> IntArray:
         """The nodes that are no leaves."""
         return np.flatnonzero(self.left != np.arange(len(self.left)))
 
-    def levels(self) -> list[IntArray]:
-        """Give the nodes level by level, the roots first."""
-        found = [self.roots]
-        while len(inner := found[-1][self.left[found[-1]] != found[-1]]):
-            found.append(np.concatenate([self.left[inner], self.right[inner]]))
-        return found
 
-
-# -- Reading ---------------------------------------------------------------------------------------------------------
+def read_trees(model: Any) -> Trees | None:
+    """Return a fitted model's trees; None if its library, or what it does with them, is not known here."""
+    reader = next((_READERS[name] for name in class_names(model) if name in _READERS), None)
+    return None if reader is None else reader(model)
 
 
 def _read_hist(model: Any) -> Trees | None:
@@ -116,20 +107,20 @@ def _read_lightgbm(model: Any) -> Trees | None:
     missing, is_category = kind >> 2, (kind & 1) > 0
     if "\naverage_output" in text or numbers("is_linear").any() or (missing == 1).any():  # 1: zeros count as missing
         return None
+
+    # Here splits come first, tree by tree, then leaves; there a child below 0 is a leaf, counted from -1 down.
     n_leaves = numbers("num_leaves")
     tree = np.repeat(np.arange(len(n_leaves)), n_leaves - 1)
-    # Here splits come first, tree by tree, then leaves; there a child below 0 is a leaf, counted from -1 down.
     n_splits = len(tree)
     first_split, first_leaf = (np.cumsum([0, *sizes[:-1]]) for sizes in (n_leaves - 1, n_leaves))
     leaves = np.arange(n_splits, n_splits + int(n_leaves.sum()))
+    padding = np.zeros(len(leaves), dtype=np.intp)
 
     def children(name: str) -> IntArray:
         child = numbers(name)
-        return np.concatenate(
-            [np.where(child < 0, n_splits + first_leaf[tree] + ~child, first_split[tree] + child), leaves]
-        )
+        nodes = np.where(child < 0, n_splits + first_leaf[tree] + ~child, first_split[tree] + child)
+        return np.concatenate([nodes, leaves])
 
-    padding = np.zeros(len(leaves), dtype=np.intp)
     # Without missing values in training a missing value is a 0; a missing category always goes right.
     missing_left = np.where(missing == 2, (kind & 2) > 0, threshold >= 0) & ~is_category
     return Trees(
@@ -148,7 +139,7 @@ def _read_lightgbm(model: Any) -> Trees | None:
 def _lightgbm_categories(
     lines: dict[str, list[str]], splits: IntArray, tree: IntArray, threshold: FloatArray
 ) -> dict[int, NDArray[np.uint32]]:
-    """Give the sets of categories to the left of these splits; the threshold says which of the tree's sets it is."""
+    """Return the sets of categories to the left of these splits; the threshold says which of the tree's sets it is."""
     ends, bits = (
         [np.fromstring(values, dtype=dtype, sep=" ") for values in lines[name]]
         for name, dtype in (("cat_boundaries", np.intp), ("cat_threshold", np.uint32))
@@ -166,7 +157,264 @@ _READERS: dict[str, Callable[[Any], Trees | None]] = {
 }
 
 
-def read_trees(model: Any) -> Trees | None:
-    """Give a fitted model's trees; None if its library, or what it does with them, is not known here."""
-    reader = next((_READERS[name] for name in class_names(model) if name in _READERS), None)
-    return None if reader is None else reader(model)
+def _join(forests: Sequence[Trees]) -> Trees:
+    """Put the trees of several models one after the other."""
+    shifted, n_nodes, n_trees = [], 0, 0
+    for trees in forests:
+        nodes = {name: getattr(trees, name) + n_nodes for name in ("roots", "left", "right")}
+        categories = {node + n_nodes: bits for node, bits in trees.categories.items()}
+        shifted.append(replace(trees, **nodes, tree=trees.tree + n_trees, categories=categories))
+        n_nodes, n_trees = n_nodes + len(trees.left), n_trees + len(trees.roots)
+    names = ("roots", "tree", "left", "right", "column", "threshold", "missing_left", "value")
+    arrays = {name: np.concatenate([getattr(trees, name) for trees in shifted]) for name in names}
+    return Trees(**arrays, categories={node: bits for trees in shifted for node, bits in trees.categories.items()})
+
+
+# -- Predicting with one column replaced -----------------------------------------------------------------------------
+
+
+def tree_replacer(models: Sequence[Any], rows: Any) -> TreeReplacer | None:
+    """Prepare predictions of one model per level with one column replaced.
+
+    None where they can't be had this way: models whose trees are not known here, trees of more than 64 leaves, too many
+    rows. The trees must give the models' own predictions, or they are not used.
+
+    Parameters
+    ----------
+    models : sequence
+        A fitted model for each level.
+    rows : DataFrame or array
+        Rows as the models take them.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> X = np.random.default_rng(0).uniform(size=(300, 2))
+    >>> model = HistGradientBoostingRegressor(loss="quantile", quantile=0.5, random_state=0).fit(X, X[:, 0])
+    >>> swapped = tree_replacer([model], X).replace(0, np.arange(300)[None, ::-1])[0, :, 0]
+    >>> bool(np.allclose(swapped, model.predict(np.column_stack([X[::-1, 0], X[:, 1]]))))
+    True
+    """
+    forests = []
+    for model in models:
+        trees = read_trees(model)
+        if trees is None:
+            return None
+        forests.append(trees)
+
+    most_leaves = n_sets = 0
+    for trees in forests:
+        tree, column = trees.tree[trees.splits], trees.column[trees.splits]
+        most_leaves = max(most_leaves, int(np.bincount(tree).max(initial=0)) + 1)
+        n_sets += len(np.unique(tree * (int(column.max(initial=0)) + 1) + column))
+    dtype = np.uint32 if most_leaves <= 32 else np.uint64
+    if most_leaves > MOST_LEAVES or n_sets * len(rows) * np.dtype(dtype).itemsize > MOST_BYTES:
+        return None
+
+    replacer = TreeReplacer(forests, _as_matrix(rows), dtype)
+    predicted = np.column_stack([model.predict(rows[:ROWS_CHECKED]) for model in models])
+    return replacer if replacer.agrees(predicted) else None
+
+
+def _as_matrix(rows: Any) -> FloatArray:
+    """Return rows as numbers, categories by their codes."""
+    if not isinstance(rows, pd.DataFrame):
+        return np.asarray(rows, dtype=np.float64)
+    matrix = np.empty(rows.shape)
+    for j in range(rows.shape[1]):
+        column = rows.iloc[:, j]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            codes = column.cat.codes.to_numpy()
+            matrix[:, j] = np.where(codes < 0, np.nan, codes)
+        else:
+            matrix[:, j] = column.to_numpy(dtype=np.float64)
+    return matrix
+
+
+class TreeReplacer:
+    """Predictions of boosted trees on fixed rows when one column's values are replaced; see `tree_replacer`."""
+
+    def __init__(self, forests: Sequence[Trees], matrix: FloatArray, dtype: Any) -> None:
+        self.level = np.repeat(np.arange(len(forests)), [len(trees.roots) for trees in forests])
+        self.dtype = dtype
+        trees = _join(forests)
+        start, width, self.leaf_values = _number_leaves(trees)
+        splits = _sort_splits(trees, start, width, dtype)
+
+        # What each column alone leaves over of each tree, for each of its values that splits tell apart.
+        self.tables: dict[int, Sets] = {}
+        self.places: dict[int, IntArray] = {}
+        self.pairs: dict[int, slice] = {}
+        self.tree, column = splits.tree[splits.starts], splits.column[splits.starts]
+        for j in np.unique(column).tolist():
+            values, self.places[j] = splits.cells(j, matrix[:, j])
+            self.pairs[j] = slice(*np.searchsorted(column, [j, j + 1]).tolist())
+            self.tables[j] = splits.left_over(j, values)
+
+        # What all other columns leave over for each row, and the value of the leaf where it ends.
+        every = np.arange(len(trees.roots))
+        self.others = np.empty((len(splits.starts), len(matrix)), dtype=dtype)
+        self.values = np.empty((len(every), len(matrix)))
+        for first in range(0, len(matrix), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
+            own = np.empty_like(self.others[:, rows])
+            for j, pairs in self.pairs.items():
+                np.take(self.tables[j], self.places[j][rows], axis=1, out=own[pairs])
+            all_columns = _intersect_others(own, self.tree, self.others[:, rows], len(every))
+            self.values[:, rows] = self._values(all_columns, every)
+        self.predicted = self._sums(self.values, every)
+
+    def agrees(self, predicted: FloatArray) -> bool:
+        """Return whether the trees give the models' predictions of the first rows, up to rounding.
+
+        Models add a constant to each level, which is learned here.
+        """
+        self.predicted += predicted[0] - self.predicted[0]
+        differences = np.abs(predicted - self.predicted[: len(predicted)]).max(axis=0)
+        return bool(np.all(differences <= 1e-9 * np.abs(predicted).max(axis=0)))
+
+    def uses(self, column: int) -> bool:
+        """Return whether any tree splits on the column."""
+        return column in self.pairs
+
+    def replace(self, column: int, orders: IntArray) -> FloatArray:
+        """Return (R, n, levels) predictions, not sorted, the column's values in the orders (R, n)."""
+        replaced = np.repeat(self.predicted[None], len(orders), axis=0)
+        if not self.uses(column):
+            return replaced
+        pairs, table, place = self.pairs[column], self.tables[column], self.places[column]
+        trees, others = self.tree[pairs], self.others[pairs]
+        values = self.values[trees]
+        for repeat, order in enumerate(orders):
+            changed = np.flatnonzero(place[order] != place)
+            sets = np.take(table, place[order[changed]], axis=1)
+            sets &= np.take(others, changed, axis=1)
+            change = self._values(sets, trees)
+            change -= np.take(values, changed, axis=1)
+            replaced[repeat, changed] += self._sums(change, trees)
+        return replaced
+
+    def _values(self, sets: Sets, trees: IntArray) -> FloatArray:
+        """Return the value of the first leaf in each set; a row of sets for each tree."""
+        # The lowest bit of a set alone is a power of two, whose exponent, as a floating-point number, is the leaf.
+        lowest = sets & (~sets + self.dtype(1))
+        if self.dtype is np.uint32:
+            leaf, bias = lowest.astype(np.float32).view(np.int32) >> 23, 127
+        else:
+            leaf, bias = lowest.astype(np.float64).view(np.int64) >> 52, 1023
+        leaf += (trees * self.leaf_values.shape[1] - bias).astype(leaf.dtype)[:, None]
+        return np.asarray(np.take(self.leaf_values, leaf))
+
+    def _sums(self, values: FloatArray, trees: IntArray) -> FloatArray:
+        """Return (n, levels) sums over the trees of each level."""
+        ends = np.searchsorted(self.level[trees], np.arange(self.level[-1] + 2))
+        return np.stack([values[a:b].sum(axis=0) for a, b in pairwise(ends)], axis=1)
+
+
+def _number_leaves(trees: Trees) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return leaves counted from left to right: each node's first leaf, how many it has, and (trees, leaves) values."""
+    inner, nodes = [], trees.roots  # level by level, the roots first
+    while len(nodes):
+        nodes = nodes[trees.left[nodes] != nodes]
+        inner.append(nodes)
+        nodes = np.concatenate([trees.left[nodes], trees.right[nodes]])
+    width = np.ones(len(trees.left), dtype=np.intp)
+    for nodes in reversed(inner):
+        width[nodes] = width[trees.left[nodes]] + width[trees.right[nodes]]
+    start = np.zeros_like(width)
+    for nodes in inner:
+        start[trees.left[nodes]] = start[nodes]
+        start[trees.right[nodes]] = start[nodes] + width[trees.left[nodes]]
+    leaves = np.flatnonzero(trees.left == np.arange(len(trees.left)))
+    values = np.zeros((len(trees.roots), int(width[trees.roots].max())))
+    values[trees.tree[leaves], start[leaves]] = trees.value[leaves]
+    return start, width, values
+
+
+def _intersect_others(own: Sets, tree: IntArray, others: Sets, n_trees: int) -> Sets:
+    """Fill in, for each tree and column, what all `others` leave over; return, for each tree, what all columns do.
+
+    `own` has a row for each tree and column, what that column alone leaves over; `tree` says which tree it is.
+    """
+    by_tree, count = np.argsort(tree, kind="stable"), np.bincount(tree, minlength=n_trees)
+    first = np.cumsum(count) - count
+    steps = [(i, np.flatnonzero(count > i)) for i in range(int(count.max(initial=0)))]
+    before = np.full((n_trees, own.shape[1]), ~own.dtype.type(0))
+    after = before.copy()
+    for i, trees in steps:
+        pairs = by_tree[first[trees] + i]
+        others[pairs] = before[trees]
+        before[trees] &= own[pairs]
+    for i, trees in steps:
+        pairs = by_tree[first[trees] + count[trees] - 1 - i]
+        others[pairs] &= after[trees]
+        after[trees] &= own[pairs]
+    return before
+
+
+@dataclass(frozen=True)
+class _Splits:
+    """All splits, sorted by column and tree; `starts` are the first ones of each column and tree.
+
+    `kept` is what stays in the set when a row goes right: all but the leaves on the left.
+    """
+
+    tree: IntArray
+    column: IntArray
+    starts: IntArray
+    threshold: FloatArray
+    missing_left: NDArray[np.bool_]
+    kept: Sets
+    categories: dict[int, NDArray[np.uint32]]  # by place in this order
+
+    def cells(self, column: int, values: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Return a value for each set of values that no split on the column tells apart, and each value's place.
+
+        They are sorted; missing values, if there are any, are last.
+        """
+        first, end = np.searchsorted(self.column, [column, column + 1]).tolist()
+        if any(first <= split < end for split in self.categories):
+            return np.unique(values, return_inverse=True)
+        thresholds = np.unique(self.threshold[first:end])
+        place = np.searchsorted(thresholds, values)
+        missing = np.isnan(values)
+        place[missing] = len(thresholds) + 1
+        return np.concatenate([thresholds, [np.inf], [np.nan] * int(missing.any())]), place
+
+    def left_over(self, column: int, values: FloatArray) -> Sets:
+        """Return the leaves that the splits on a column leave over, (trees, values), for sorted values."""
+        mine = np.arange(*np.searchsorted(self.column, [column, column + 1]))
+        tree: IntArray = np.cumsum(np.diff(self.tree[mine], prepend=self.tree[mine[:1]]) > 0)
+        everything = ~self.kept.dtype.type(0)
+        sets = np.full((int(tree[-1]) + 1, len(values)), everything)
+        n_known = len(values) - int(np.isnan(values[-1]))
+
+        is_category = np.array([split in self.categories for split in mine.tolist()])
+        for i in np.flatnonzero(is_category).tolist():
+            codes, bits = values[:n_known].astype(np.intp), self.categories[int(mine[i])]
+            word = np.minimum(codes // 32, len(bits) - 1)
+            is_left = (codes < 32 * len(bits)) & (bits[word] >> (codes % 32).astype(np.uint32) & np.uint32(1) == 1)
+            sets[tree[i], :n_known] &= np.where(is_left, everything, self.kept[mine[i]])
+
+        # Values above a threshold go right: mark the first of them, and let the mark spread to all that follow.
+        first = np.searchsorted(values[:n_known], self.threshold[mine], side="right")
+        marks = np.flatnonzero(~is_category & (first < n_known))
+        np.bitwise_and.at(sets, (tree[marks], first[marks]), self.kept[mine[marks]])
+        if not is_category.any():
+            np.bitwise_and.accumulate(sets[:, :n_known], axis=1, out=sets[:, :n_known])
+
+        if n_known < len(values):
+            right = np.flatnonzero(~self.missing_left[mine])
+            np.bitwise_and.at(sets[:, n_known], tree[right], self.kept[mine[right]])
+        return sets
+
+
+def _sort_splits(trees: Trees, start: IntArray, width: IntArray, dtype: Any) -> _Splits:
+    node = trees.splits
+    node = node[np.lexsort((trees.tree[node], trees.column[node]))]
+    tree, column, left = trees.tree[node], trees.column[node], trees.left[node]
+    starts = np.flatnonzero(np.diff(tree, prepend=-1) | np.diff(column, prepend=-1))
+    bit = dtype(1)
+    on_the_left = ((bit << width[left].astype(dtype)) - bit) << start[left].astype(dtype)
+    categories = {i: trees.categories[n] for i, n in enumerate(node.tolist()) if n in trees.categories}
+    return _Splits(tree, column, starts, trees.threshold[node], trees.missing_left[node], ~on_the_left, categories)

@@ -3,49 +3,41 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 
-from icqr._tables import FloatArray, IntArray, Table, draw_rows, take_rows
+from icqr._messages import warn
+from icqr._tables import FloatArray, IntArray, Table, as_table, draw_rows, take_rows
+from icqr._trees import tree_replacer
 from icqr.metrics import pinball_loss
+from icqr.quantiles import QuantileModel, ResidualQuantiles
 
-#: Rows of all repeats together, unless one has more: where these are too few, repeats have rows in common.
-MOST_PREPARED = 20_000
+_MOST_PREPARED = 20_000  # rows of all repeats together, unless a repeat has more; above it, repeats share rows
+_MOST_VALUES = 2**22  # predicted in one call: a call has a price of its own, and a table its memory
 
 ErrorMeasure: TypeAlias = Callable[[FloatArray, FloatArray, Sequence[float]], float]
-
-
-class Replacer(Protocol):
-    """Predictions of a quantile model on fixed rows, with one column's values taken from other rows."""
-
-    @property
-    def predicted(self) -> FloatArray:
-        """The (n, levels) predictions for the rows as they are."""
-
-    def uses(self, column: int) -> bool:
-        """Tell whether the column can change a prediction at all."""
-
-    def replace(self, column: int, orders: IntArray) -> FloatArray:
-        """Give (R, n, levels) predictions, the column's values in the orders (R, n)."""
 
 
 class PredictsQuantiles(Protocol):
     """What importance needs of a quantile model."""
 
-    levels_: tuple[float, ...]
+    @property
+    def levels_(self) -> Sequence[float]:
+        """The fitted levels."""
 
-    def replacer(self, X: Table) -> Replacer:
-        """Prepare predictions with one column replaced."""
+    def predict(self, X: Any) -> FloatArray:
+        """Return (n, levels) quantiles."""
 
 
 def median_absolute_error(y: FloatArray, quantiles: FloatArray, levels: Sequence[float]) -> float:
-    """Give the mean absolute error of the median: the error that Algorithm 3 as printed uses.
+    """Return the mean absolute error of the median: the error that Algorithm 3 as printed uses.
 
     Examples
     --------
@@ -126,30 +118,34 @@ class PermutationImportance(BaseEstimator):
         """
         self.check_parameters()
         rng = np.random.default_rng(random_state)
+
+        # Each repeat gets `size` rows of its own; only rows that some repeat gets are prepared.
         most = max(300, 8 * X.shape[1]) if isinstance(self.max_rows, str) else self.max_rows
         size = len(y) if most is None else min(most, len(y))
-        rows = draw_rows(len(y), max(size, min(self.n_repeats * size, MOST_PREPARED)), rng)
+        rows = draw_rows(len(y), max(size, min(self.n_repeats * size, _MOST_PREPARED)), rng)
         X, y = take_rows(X, rows), y[rows]
-        rounds = deal_rows(len(y), size, self.n_repeats, rng)
-        replacer = model.replacer(X)
-
-        def error(quantiles: FloatArray, part: IntArray) -> float:
-            return self._error(y[part], quantiles[part], model.levels_)
-
-        base = self._error(y, replacer.predicted, model.levels_)
-        bases = [error(replacer.predicted, part) for round_ in rounds for part in round_]
+        rounds = _deal_rows(len(y), size, self.n_repeats, rng)
         seeds = [int(rng.integers(2**63)) for _ in range(X.shape[1])]
 
-        def changes(column: int) -> list[float]:
+        def errors(predictions: Iterable[FloatArray]) -> FloatArray:
+            pairs = zip(predictions, rounds, strict=True)
+            return np.array([self._error(y[part], q[part], model.levels_) for q, round_ in pairs for part in round_])
+
+        # E_base: of all rows, and of the rows of each repeat.
+        replacer = column_replacer(model, X)
+        base = self._error(y, replacer.predicted, model.levels_)
+        bases = errors([replacer.predicted] * len(rounds))
+
+        # |E_base - E_permuted| of each column, in each repeat.
+        def changes(column: int) -> FloatArray:
             # Constant columns too: some models' predictions differ in the last bits from call to call.
             if not replacer.uses(column) or _is_constant(X, column):
-                return [0.0] * self.n_repeats
-            predicted = replacer.replace(column, self._orders(len(y), rounds, seeds[column]))
-            permuted = [error(q, part) for q, round_ in zip(predicted, rounds, strict=True) for part in round_]
-            return [abs(before - after) for before, after in zip(bases, permuted, strict=True)]
+                return np.zeros(self.n_repeats)
+            orders = self._orders(len(y), rounds, seeds[column])
+            return np.asarray(np.abs(bases - errors(replacer.replace(column, orders))))
 
         columns = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(changes)(j) for j in range(X.shape[1]))
-        return _as_table(np.array(columns, dtype=np.float64), base, _names(X))
+        return _as_table(np.array(columns), base, X)
 
     def check_parameters(self) -> None:
         """Raise if a parameter is not allowed."""
@@ -168,7 +164,7 @@ class PermutationImportance(BaseEstimator):
         return error
 
     def _orders(self, n: int, rounds: list[list[IntArray]], seed: int) -> IntArray:
-        """Give (rounds, n) orders, in which rows change places within their part."""
+        """Return (rounds, n) orders, in which rows change places within their part."""
         rng = np.random.default_rng(seed)
         orders = np.tile(np.arange(n), (len(rounds), 1))
         for order, round_ in zip(orders, rounds, strict=True):
@@ -178,15 +174,8 @@ class PermutationImportance(BaseEstimator):
         return orders
 
 
-def deal_rows(n: int, size: int, n_repeats: int, rng: np.random.Generator) -> list[list[IntArray]]:
-    """Give each repeat `size` of n rows, in rounds of repeats that have no row in common.
-
-    Examples
-    --------
-    >>> rounds = deal_rows(9, 4, 3, np.random.default_rng(0))
-    >>> [[len(part) for part in round_] for round_ in rounds]
-    [[4, 4], [4]]
-    """
+def _deal_rows(n: int, size: int, n_repeats: int, rng: np.random.Generator) -> list[list[IntArray]]:
+    """Deal each repeat `size` of n rows, in rounds of repeats that have no row in common."""
     rounds, at_once = [], n // size
     for left in range(n_repeats, 0, -at_once):
         shuffled = np.arange(n) if size == n else rng.permutation(n)
@@ -194,36 +183,177 @@ def deal_rows(n: int, size: int, n_repeats: int, rng: np.random.Generator) -> li
     return rounds
 
 
-def _names(X: Table) -> list[Any]:
-    return list(X.columns) if isinstance(X, pd.DataFrame) else [f"x{j}" for j in range(X.shape[1])]
-
-
 def _is_constant(X: Table, column: int) -> bool:
     values = X.iloc[:, column] if isinstance(X, pd.DataFrame) else pd.Series(X[:, column])
     return bool(values.nunique(dropna=False) <= 1)
 
 
-def _as_table(changes: FloatArray, base: float, names: list[Any]) -> pd.DataFrame:
+def _as_table(changes: FloatArray, base: float, X: Table) -> pd.DataFrame:
     # In units of a power of two near the largest, which is exact: squares and sums neither overflow nor vanish.
     unit = np.ldexp(1.0, np.frexp(changes.max())[1] - 1)
     changes = changes / unit
     mean = changes.mean(axis=1)
+    ratio = np.full_like(mean, np.nan)
+    if base >= 0:
+        with np.errstate(over="ignore", divide="ignore"):
+            ratio = 1 + np.divide(mean * unit, base, out=np.zeros_like(mean), where=mean > 0)
+    names = list(X.columns) if isinstance(X, pd.DataFrame) else [f"x{j}" for j in range(X.shape[1])]
     return pd.DataFrame(
         {
             "feature": pd.Series(names, dtype=object),
             "mean": mean * unit,
             "std": changes.std(axis=1) * unit,
             "share": mean / mean.sum() if mean.any() else mean,
-            "error_ratio": _ratio(mean * unit, base),
+            "error_ratio": ratio,
         }
     )
 
 
-def _ratio(change: FloatArray, base: float) -> FloatArray:
-    if base < 0:
-        return np.full_like(change, np.nan)
-    with np.errstate(over="ignore", divide="ignore"):
-        return 1 + np.divide(change, base, out=np.zeros_like(change), where=change > 0)
+# -- Predicting with one column replaced -----------------------------------------------------------------------------
+
+
+class Replacer(Protocol):
+    """Predictions of a quantile model on fixed rows, with one column's values taken from other rows."""
+
+    @property
+    def predicted(self) -> FloatArray:
+        """The (n, levels) predictions for the rows as they are."""
+
+    def uses(self, column: int) -> bool:
+        """Return whether the column can change a prediction at all."""
+
+    def replace(self, column: int, orders: IntArray) -> FloatArray:
+        """Return (R, n, levels) predictions, the column's values in the orders (R, n)."""
+
+
+def column_replacer(model: Any, X: Table) -> Replacer:
+    """Prepare a fitted quantile model's predictions on these rows with one column's values taken from other rows.
+
+    Trees and networks have a quicker way than predicting again. A model that has one of its own says so by a method
+    `replacer(X)`, which returns a `Replacer`.
+
+    Examples
+    --------
+    >>> X = np.linspace(0, 1, 100)[:, None]
+    >>> model = QuantileModel().fit(X, X.ravel(), levels=(0.05, 0.5, 0.95))
+    >>> column_replacer(model, X).replace(0, np.arange(100)[None, ::-1]).shape
+    (1, 100, 3)
+    """
+    if isinstance(model, ResidualQuantiles):
+        return _MovedMedian([column_replacer(median, X) for median in model.medians_], model.predict_quantiles(X))
+    if hasattr(model, "replacer"):
+        own: Replacer = model.replacer(X)
+        return own
+    if not isinstance(model, QuantileModel):
+        return _RowReplacer(model.predict, X, lambda column: np.array([column]))
+
+    # Rows are encoded once: what becomes of a value depends on no other row.
+    X = as_table(X)
+    rows = model.encoder_.encode(X)
+    first = model.models_[0]
+    fitted = first.estimator if isinstance(first, FrozenEstimator) else first
+    quick: Replacer | None
+    if isinstance(fitted, ResidualQuantiles) or hasattr(fitted, "replacer"):
+        quick = column_replacer(fitted, rows) if tuple(fitted.levels_) == model.levels_ else None
+    else:
+        quick = tree_replacer(model.models_, rows)
+    return _RowReplacer(
+        lambda replaced: model.predict_encoded(replaced)[0],
+        rows,
+        lambda column: model.encoder_.positions(X, column),
+        quick,
+    )
+
+
+class _RowReplacer:
+    """Predictions of rows, or by a quicker way where a column has a single position in the rows.
+
+    Parameters
+    ----------
+    predict : callable
+        Returns (n, levels) quantiles of rows, sorted.
+    rows : DataFrame or array
+        The rows.
+    positions : callable
+        Where in the rows a column's values are: a category has several columns when one-hot.
+    quick : Replacer, optional
+        A quicker way; its predictions need not be sorted.
+    """
+
+    def __init__(
+        self,
+        predict: Callable[[Any], FloatArray],
+        rows: Any,
+        positions: Callable[[int], IntArray],
+        quick: Replacer | None = None,
+    ) -> None:
+        self.predict = predict
+        self.rows = rows
+        self.positions = positions
+        self.quick = quick
+
+    @cached_property
+    def predicted(self) -> FloatArray:
+        return self.predict(self.rows) if self.quick is None else _sorted(self.quick.predicted.copy())
+
+    def uses(self, column: int) -> bool:
+        positions = self.positions(column)
+        return self.quick is None or len(positions) != 1 or self.quick.uses(int(positions[0]))
+
+    def replace(self, column: int, orders: IntArray) -> FloatArray:
+        positions = self.positions(column)
+        if self.quick is not None and len(positions) == 1:
+            return _sorted(self.quick.replace(int(positions[0]), orders))
+        copies = len(self._stacked) // len(self.rows)
+        parts = [self._predict(positions, orders[i : i + copies]) for i in range(0, len(orders), copies)]
+        return np.concatenate(parts)
+
+    @cached_property
+    def _stacked(self) -> Any:
+        """The rows several times, one below the other."""
+        copies = max(1, _MOST_VALUES // self.rows.size)
+        if isinstance(self.rows, pd.DataFrame):
+            return pd.concat([self.rows] * copies, ignore_index=True)
+        return np.concatenate([self.rows] * copies)
+
+    def _predict(self, positions: IntArray, orders: IntArray) -> FloatArray:
+        taken = orders.ravel()
+        if isinstance(self.rows, pd.DataFrame):
+            table = self._stacked.iloc[: len(taken)].copy(deep=False)
+            for j in positions:
+                table.isetitem(j, self.rows.iloc[:, j].array.take(taken))
+        else:
+            table = self._stacked[: len(taken)].copy()
+            table[:, positions] = self.rows[np.ix_(taken, positions)]
+        return self.predict(table).reshape(*orders.shape, -1)
+
+
+class _MovedMedian:
+    """Predictions of `ResidualQuantiles`: the median follows a replaced column, the distances from it stay.
+
+    Predicting the residuals again would take long: the replaced median is one of their columns.
+    """
+
+    def __init__(self, medians: list[Replacer], predicted: FloatArray) -> None:
+        self.medians = medians
+        self.predicted = predicted
+
+    def uses(self, column: int) -> bool:
+        return any(median.uses(column) for median in self.medians)
+
+    def replace(self, column: int, orders: IntArray) -> FloatArray:
+        moves = [median.replace(column, orders) - median.predicted for median in self.medians]
+        return np.asarray(self.predicted + np.mean(moves, axis=0))
+
+
+def _sorted(quantiles: FloatArray) -> FloatArray:
+    """Sort quantiles along the last axis, in place; few are out of order, and only these take time."""
+    crossed = (np.diff(quantiles, axis=-1) < 0).any(axis=-1)
+    quantiles[crossed] = np.sort(quantiles[crossed], axis=-1)
+    return quantiles
+
+
+# -- The leak alarm --------------------------------------------------------------------------------------------------
 
 
 def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> None:
@@ -237,13 +367,14 @@ def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> 
     Parameters
     ----------
     importances : DataFrame
-        What `PermutationImportance.compute` gave.
+        What `PermutationImportance.compute` returns.
     y, median : arrays
         The target and the predicted median of rows the model was not trained on.
 
     Examples
     --------
     >>> table = pd.DataFrame({"feature": ["paid", "age"], "share": [0.99, 0.01], "error_ratio": [50.0, 1.5]})
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     leak_alarm(table, np.array([1.0, 9.0]), np.array([1.1, 8.7]))
@@ -265,9 +396,7 @@ def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> 
     if reasons:
         suspects = top[(top["share"] > 0.05) | (top["share"] == top["share"].max())]
         named = " and ".join(repr(name) for name in suspects["feature"])
-        warnings.warn(
+        warn(
             f"{'Column' if len(suspects) == 1 else 'Columns'} {named} may leak the target: {'; '.join(reasons)}. Drop "
-            "what is not known when you predict (a part of the target, or measured after it).",
-            UserWarning,
-            stacklevel=5,
+            "what is not known when you predict (a part of the target, or measured after it)."
         )

@@ -18,8 +18,6 @@ from icqr._libraries import Encoder, class_names, copied, core_of, prepares_rows
 from icqr._tables import FloatArray, Table, as_table, settle_kinds
 from icqr.cross_fitting import cross_fit
 from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, check_level_parameter, find_family
-from icqr.replacing import MovedMedian, Replacer
-from icqr.tree_replacing import tree_replacer
 
 #: The level of the median.
 MEDIAN = 0.5
@@ -144,20 +142,6 @@ class QuantileModel(BaseEstimator):
         if not np.isfinite(raw).all():
             row = int(np.argwhere(~np.isfinite(raw))[0, 0])
             raise ValueError(f"the quantile model predicts {raw[row].tolist()} for row {row}; quantiles must be finite")
-
-    def replacer(self, X: Table) -> Replacer:
-        """Prepare predictions on these rows with the values of one column in another order."""
-        X = as_table(X)
-        # Encoded once: what becomes of a value depends on no other row.
-        rows = self.encoder_.encode(X)
-        predict = lambda replaced: self.predict_encoded(replaced)[0]  # noqa: E731
-        return Replacer(predict, rows, lambda column: self.encoder_.positions(X, column), self._quick_replacer(rows))
-
-    def _quick_replacer(self, rows: Any) -> Any:
-        model = self.models_[0]
-        if hasattr(model, "replacer"):
-            return model.replacer(rows) if tuple(model.levels_) == self.levels_ else None
-        return tree_replacer(self.models_, rows, self._raw)
 
 
 def check_levels(levels: Levels) -> tuple[float, ...]:
@@ -383,10 +367,6 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     def levels_(self) -> tuple[float, ...]:
         """The fitted levels."""
         return tuple(self.levels)
-
-    def replacer(self, X: Table) -> MovedMedian:
-        """Prepare predictions on these rows with one column's values replaced for the median."""
-        return MovedMedian([model.replacer(X) for model in self.medians_], self.predict_quantiles(X))
 
     def _model(self, seed: int) -> QuantileModel:
         given = self.estimator

@@ -29,6 +29,7 @@ from icqr.cli.console import progress, say, say_all, say_json, say_table
 from icqr.cli.data import read_rows
 from icqr.cli.options import Setting, Source
 from icqr.families import Levels
+from icqr.importance import column_replacer
 from icqr.quantiles import QuantileModel
 from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.reporting import report, summarize
@@ -50,7 +51,7 @@ class SharedBounds:
 
     def replacer(self, X: Any) -> Any:
         """Prepare predictions with one column replaced, as importance needs them."""
-        return self.model.replacer(X)
+        return column_replacer(self.model, X)
 
     def predict_quantiles(self, X: Any, levels: Levels) -> FloatArray:
         """Give (n, levels) quantiles."""

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from icqr._tables import FloatArray, Table
 from icqr.cross_fitting import cross_fit
 from icqr.families import Levels
+from icqr.importance import column_replacer
 from icqr.quantiles import MEDIAN, QuantileModel, ResidualQuantiles
 
 
@@ -130,7 +131,7 @@ class Shared(_Quantiles):
 
     def replacer(self, X: Table) -> Any:
         """Prepare predictions with one column replaced."""
-        return self.model_.replacer(X)
+        return column_replacer(self.model_, X)
 
 
 class SharedResiduals(ResidualQuantiles):
