@@ -18,11 +18,10 @@ import measuring
 import numpy as np
 from sklearn.cluster import KMeans
 
-from icqr.clustering import explained_variance
+from icqr._clustering import WeightedSpace, explained_variance
 from icqr.importance import PermutationImportance
 from icqr.partition import KMeansPartition
 from icqr.quantiles import QuantileModel
-from icqr.weighted_space import WeightedSpace
 
 
 def main() -> None:
@@ -46,7 +45,7 @@ def compare(name: str, model: str, n_rows: int) -> list[Any]:
         warnings.simplefilter("ignore")
         ours = measuring.in_turns({"ours": lambda: fit_ours(X, y, weights)}, 3)
     partition = fit_ours(X, y, weights)
-    Z = WeightedSpace.of(X, weights).transform(X)
+    Z = WeightedSpace.learn(X, weights).transform(X)
     start = time.process_time()
     k, sigma = plain_loop(Z)
     loop = time.process_time() - start

@@ -6,19 +6,23 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMRegressor
 from scipy import stats
 from scipy.spatial.distance import cdist
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import AgglomerativeClustering, Birch, BisectingKMeans, KMeans, MiniBatchKMeans
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
-from icqr import ICQR, GroupPartition, KMeansPartition, WholePartition, prefit
-from icqr.clustering import closest, explained_variance
-from icqr.weighted_space import MOST_CATEGORIES, WeightedSpace
+from hard_rows import LEVEL_WIDTHS, draw
+from icqr import CQR, ICQR, GroupPartition, KMeansPartition, ScorePartition, WholePartition, load, prefit, save
+from icqr.metrics import coverage_score
 
 CLUSTERERS = [KMeans(n_init=10), MiniBatchKMeans(n_init=3), BisectingKMeans(), Birch(threshold=0.01)]
 by_name = {"ids": lambda given: type(given).__name__}
@@ -37,7 +41,7 @@ def fit(partition: Any, X: Any, random_state: int | None = 0, **more: Any) -> An
 
 
 def blobs(k: int = 4, n: int = 60, seed: int = 0, spread: float = 0.05) -> tuple[Any, Any]:
-    """Give rows around the corners of a k-gon, and which corner each belongs to."""
+    """Return rows around the corners of a k-gon, and which corner each belongs to."""
     rng = np.random.default_rng(seed)
     corner = np.repeat(np.arange(k), n)
     angle = 2 * np.pi * corner / k
@@ -50,7 +54,7 @@ def cloud(n: int = 500, columns: int = 3, seed: int = 0) -> Any:
 
 
 def same_groups(a: Any, b: Any) -> bool:
-    """Tell whether two labellings make the same groups, whatever their numbers."""
+    """Return whether two labellings make the same groups, whatever their numbers."""
     pairs = set(zip(np.asarray(a).tolist(), np.asarray(b).tolist(), strict=True))
     return len(pairs) == len(set(a)) == len(set(b))
 
@@ -60,9 +64,8 @@ def same_groups(a: Any, b: Any) -> bool:
 
 def test_explained_variance_by_hand() -> None:
     # Rows 0, 2, 10, 12 have mean 6 and Σ|x - μ|² = 36 + 16 + 16 + 36 = 104; centroids 1 and 11: 2·25 + 2·25 = 100.
-    Z = np.array([[0.0], [2.0], [10.0], [12.0]])
-    labels = np.array([0, 0, 1, 1])
-    assert explained_variance(Z, labels, np.array([[1.0], [11.0]])) == pytest.approx(100 / 104)
+    partition = fit(KMeansPartition(choose=2), np.array([[0.0], [2.0], [10.0], [12.0]]))
+    assert partition.path_["explained_variance"].tolist() == pytest.approx([0, 100 / 104])
 
 
 @pytest.mark.parametrize("clusterer", [None, KMeans(n_init=10)], **by_name)
@@ -238,23 +241,29 @@ def test_two_rows_of_5000_columns() -> None:
 # -- The weighted space ----------------------------------------------------------------------------------------------
 
 
+def space_of(X: Any, weights: Any = None) -> Any:
+    """Return the space of a partition that keeps all columns, as one with a clusterer does."""
+    weights = None if weights is None else np.array(weights)
+    return fit(KMeansPartition(choose=1, clusterer=KMeans(n_init=1)), X, weights=weights).space_
+
+
 def test_space_scales_and_weighs_each_column() -> None:
     X = np.array([[0.0, 10.0, 7.0], [4.0, 30.0, 7.0], [2.0, 20.0, 7.0]])
-    space = WeightedSpace.of(X, np.array([0.5, 0.25, 0.25]))
+    space = space_of(X, [0.5, 0.25, 0.25])
     assert space.transform(X).tolist() == [[0.0, 0.0], [0.5, 0.25], [0.25, 0.125]]  # a constant column weighs nothing
     assert space.transform(np.array([[8.0, 10.0, 9.0]])).tolist() == [[1.0, 0.0]]
 
 
 def test_missing_values_get_the_median_and_an_empty_column_counts_for_nothing() -> None:
     X = np.array([[0.0, np.nan], [np.nan, np.nan], [1.0, np.nan], [4.0, np.nan]])
-    space = WeightedSpace.of(X, None)
+    space = space_of(X)
     assert space.transform(X).tolist() == [[0.0], [0.25], [0.25], [1.0]]
     assert space.transform(np.array([[np.nan, 3.0]])).tolist() == [[0.25]]
 
 
 def test_categories_share_the_weight_of_their_column() -> None:
     X = pd.DataFrame({"city": ["Bern", "Genf", None, "Bern"], "size": [0, 1, 2, 4], "flag": [True, False, True, True]})
-    space = WeightedSpace.of(X, np.array([0.5, 0.3, 0.2]))
+    space = space_of(X, [0.5, 0.3, 0.2])
     assert space.transform(X) == pytest.approx(
         np.array([[0.5, 0, 0, 0.2], [0, 0.5, 0.075, 0], [0, 0, 0.15, 0.2], [0.5, 0, 0.3, 0.2]])
     )
@@ -265,8 +274,8 @@ def test_categories_share_the_weight_of_their_column() -> None:
 def test_column_of_many_categories_keeps_the_frequent_ones() -> None:
     names = [f"n{j}" for j in range(20_000)]
     X = pd.DataFrame({"name": ["often"] * 500 + ["seldom"] * 300 + names})
-    space = WeightedSpace.of(X, None)
-    assert space.transform(X).shape == (len(X), MOST_CATEGORIES)
+    space = space_of(X)
+    assert space.transform(X).shape == (len(X), 100)
     partition = fit(KMeansPartition(choose=3), X)
     assert partition.n_groups_ == 3
     groups = partition.assign(X)
@@ -298,7 +307,7 @@ def test_reference_rows_set_the_scale() -> None:
 
 
 def planted_line(sizes: list[int]) -> Any:
-    """Give rows in as many places on a line, 1 apart, so many in each."""
+    """Return rows in as many places on a line, 1 apart, so many in each."""
     return np.repeat(np.arange(len(sizes), dtype=float), sizes)[:, None]
 
 
@@ -625,18 +634,15 @@ def test_a_function_of_the_whole_batch_is_refused() -> None:
 # -- The nearest centroid --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_nearest_centroid_is_that_of_distances_computed_row_by_row(scale: float) -> None:
-    rng = np.random.default_rng(0)
-    centroids = scale * rng.normal(size=(30, 5))
+def test_nearest_centroid_is_that_of_distances_computed_row_by_row() -> None:
+    X = np.random.default_rng(0).normal(size=(3000, 5))
+    partition = fit(KMeansPartition(choose=30), X)
+    low, width = X.min(axis=0), np.ptp(X, axis=0)
+    centroids = low + width * partition.centroids_
     middles = (centroids[:15] + centroids[15:]) / 2  # as near to one as to the other, but for rounding
-    Z = np.concatenate([scale * rng.normal(size=(3000, 5)), middles, centroids, 1e9 * rng.normal(size=(50, 5))])
-    np.testing.assert_array_equal(closest(Z, centroids), cdist(Z, centroids, "sqeuclidean").argmin(axis=1))
-
-
-def test_equal_centroids_give_the_first() -> None:
-    Z = np.random.default_rng(0).normal(size=(20, 2))
-    assert set(closest(Z, np.zeros((3, 2))).tolist()) == {0}
+    rows = np.concatenate([X, middles, centroids, 1e9 * X[:50]])
+    distances = cdist(partition.space_.transform(rows), partition.centroids_, "sqeuclidean")
+    np.testing.assert_array_equal(partition.assign(rows), distances.argmin(axis=1))
 
 
 # -- Samples of rows and columns -------------------------------------------------------------------------------------
@@ -664,3 +670,212 @@ def test_columns_with_next_to_no_variance_are_left_out_unless_a_clusterer_is_giv
     assert KMeansPartition(choose=3).fit(*arguments, weights=weights, random_state=0).space_.columns.tolist() == [0, 1]
     whole = KMeansPartition(choose=3, clusterer=KMeans(n_init=1)).fit(*arguments, weights=weights, random_state=0)
     assert whole.space_.columns.tolist() == [0, 1, 2]
+
+
+# -- Groups by predicted difficulty ----------------------------------------------------------------------------------
+
+LIGHT = LGBMRegressor(n_estimators=10, n_jobs=1, verbose=-1, random_state=0)
+HARD, HARD_Y = draw(900)
+
+
+def test_hard_rows_and_easy_rows_are_parted() -> None:
+    model = ICQR(LEVEL_WIDTHS, partition=ScorePartition(3), random_state=0).fit(HARD, HARD_Y)
+    hardest = model.explain(HARD)["group"] == 2
+    assert hardest[HARD["city"] == "Rom"].mean() > 0.9
+    assert hardest[HARD["city"] != "Rom"].mean() < 0.1
+    rome = (HARD["city"] == "Rom").to_numpy()
+    one_group = CQR(LEVEL_WIDTHS, random_state=0).fit(HARD, HARD_Y)
+    held, before = (coverage_score(HARD_Y[rome], method.predict_interval(HARD[rome])) for method in (model, one_group))
+    assert before < 0.75 < 0.8 < held
+
+
+class Column(BaseEstimator):
+    """Predicts its first column at every level: a difficulty that a test can set."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        return self
+
+    def predict_quantiles(self, X: Any, levels: Any) -> Any:
+        return np.repeat(X[:, :1], len(levels), axis=1)
+
+
+def by_column(values: Any, n_groups: int) -> ScorePartition:
+    rows = np.asarray(values, dtype=float)[:, None]
+    return ScorePartition(n_groups, Column()).fit(rows, np.zeros(len(rows)), np.zeros((len(rows), 3)))
+
+
+def test_rows_are_cut_at_quantiles_and_equal_difficulties_stay_together() -> None:
+    np.testing.assert_array_equal(by_column(np.arange(8.0), 4).edges_, [1, 3, 5])
+    np.testing.assert_array_equal(by_column([0, 0, 0, 0, 0, 5], 3).edges_, [0])
+    assert by_column(np.zeros(9), 4).n_groups_ == 1
+    assert by_column(np.arange(8.0), 1).n_groups_ == 1
+
+
+def test_small_groups_are_merged_with_their_smaller_neighbour() -> None:
+    partition = by_column(np.repeat([0, 1, 2, 3, 4], [40, 5, 30, 20, 5]), 100)
+    np.testing.assert_array_equal(partition.counts_, [40, 5, 30, 20, 5])
+    partition.merge_small(n_calibration=100, needed=4)
+    np.testing.assert_array_equal(partition.counts_, [40, 35, 25])
+    np.testing.assert_array_equal(partition.edges_, [0, 2])
+    np.testing.assert_array_equal(partition.assign(np.array([[-9.0], [0], [0.1], [2], [3], [99]])), [0, 0, 1, 1, 2, 2])
+    assert not any(too_small(count, 100, 100, 4) for count in partition.counts_)
+    partition.merge_small(n_calibration=5, needed=9)
+    assert partition.n_groups_ == 1
+
+
+def test_groups_are_large_enough_to_calibrate() -> None:
+    model = ICQR(LIGHT, partition=ScorePartition(50), small_groups="error", random_state=0).fit(HARD, HARD_Y)
+    assert 3 < model.n_groups_ < 50
+    assert model.groups_["n"].min() >= 9
+
+
+@pytest.mark.slow
+def test_scores_are_those_that_are_calibrated_and_out_of_fold() -> None:
+    class Recording(ScorePartition):
+        def fit(self, *args: Any, **given: Any) -> Any:
+            self.given_ = given
+            return super().fit(*args, **given)
+
+    by_heart = HistGradientBoostingRegressor(max_iter=50, min_samples_leaf=1, learning_rate=0.5, random_state=0)
+    for settings in ({"side": "upper"}, {"conformity": "cqr-r"}, {"symmetric": False}, {"coverage": 0.8}):
+        model = ICQR(by_heart, partition=Recording(2), random_state=0, **settings).fit(HARD, HARD_Y)
+        given = model.partition_.given_
+        assert given["coverage"] == model.coverage
+        assert given["scores"].shape == (600, 1 if model.symmetric else 2)
+        # Rows that the model knows lie outside as often as they should; rows it has not seen, far more often.
+        known = model.conformity_.scores(model._bounds(HARD)[0], HARD_Y)
+        assert np.mean(given["scores"].max(axis=1) > 0) > 1.5 * np.mean(known.max(axis=1) > 0)
+
+
+def test_the_default_score_is_the_distance_out_of_the_bounds() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(500, 1))
+    y = x[:, 0] * rng.normal(size=500)
+    bounds = np.tile([-1.0, 0, 1], (500, 1))
+    scores = np.maximum(bounds[:, 0] - y, y - bounds[:, 2])[:, None]
+    one, other = (ScorePartition(3).fit(x, y, bounds, random_state=0, scores=given) for given in (None, scores))
+    np.testing.assert_array_equal(one.edges_, other.edges_)
+
+
+def test_a_model_that_is_fitted_already_is_not_fitted_again() -> None:
+    class Once(GradientBoostingRegressor):
+        fits = 0
+
+        def fit(self, X: Any, y: Any, **params: Any) -> Any:
+            Once.fits += 1
+            return super().fit(X, y, **params)
+
+    numbers = HARD[["a"]].to_numpy()
+    models = [
+        Once(loss="quantile", alpha=level, n_estimators=3, random_state=0).fit(numbers, HARD_Y)
+        for level in (0.05, 0.5, 0.95)
+    ]
+    bounds = prefit(lower=models[0], median=models[1], upper=models[2], levels=(0.05, 0.5, 0.95))
+    assert ICQR(bounds, partition=ScorePartition(3), random_state=0).fit(numbers, HARD_Y).n_groups_ == 3
+    assert Once.fits == 3
+
+
+def test_weights_of_rows_reach_the_models_of_the_folds() -> None:
+    weights = np.where(HARD["city"] == "Rom", 1e-9, 1.0)
+    models = [
+        ICQR(LIGHT, partition=ScorePartition(2), random_state=0).fit(HARD, HARD_Y, sample_weight=w)
+        for w in (weights, None)
+    ]
+    assert not np.array_equal(models[0].partition_.edges_, models[1].partition_.edges_)
+
+
+# -- Determinism and degenerate rows ---------------------------------------------------------------------------------
+
+
+def test_the_seed_decides_whatever_n_jobs() -> None:
+    noisy = LGBMRegressor(n_estimators=5, n_jobs=1, subsample=0.5, subsample_freq=1, verbose=-1, random_state=0)
+    first = ICQR(noisy, partition=ScorePartition(), random_state=1).fit(HARD, HARD_Y)
+    with joblib.parallel_config(backend="threading"):
+        at_once = ICQR(noisy, partition=ScorePartition(), random_state=1, n_jobs=2).fit(HARD, HARD_Y)
+    np.testing.assert_array_equal(first.partition_.edges_, at_once.partition_.edges_)
+    np.testing.assert_array_equal(first.predict_interval(HARD), at_once.predict_interval(HARD))
+    assert not hasattr(first.partition, "edges_")
+    assert clone(first).partition.get_params() == {"n_groups": 8, "estimator": None}
+
+
+def test_a_row_has_its_group_whatever_rows_it_comes_with() -> None:
+    partition = ICQR(LIGHT, partition=ScorePartition(), random_state=0).fit(HARD, HARD_Y).partition_
+    together = partition.assign(HARD)
+    np.testing.assert_array_equal(partition.assign(HARD.iloc[5:6]), together[5:6])
+    np.testing.assert_array_equal(partition.assign(HARD.iloc[::-1]), together[::-1])
+
+
+def test_a_constant_target_gives_one_group() -> None:
+    model = ICQR(LIGHT, partition=ScorePartition(), random_state=0).fit(HARD, np.full(len(HARD), 3.0))
+    assert model.n_groups_ == 1
+    assert model.groups_["rule"].tolist() == ["all rows"]
+    np.testing.assert_allclose(model.predict_interval(HARD), 3.0, atol=1e-6)
+
+
+def test_few_rows_give_one_group() -> None:
+    model = ICQR(HistGradientBoostingRegressor(max_iter=3, random_state=0), partition=ScorePartition(), random_state=0)
+    assert model.fit(HARD[:40], HARD_Y[:40]).n_groups_ == 1
+
+
+@pytest.mark.parametrize("n_groups", [0, 2.5, True, "many"])
+def test_a_number_of_groups_that_is_none_is_refused_before_any_work(n_groups: Any) -> None:
+    with pytest.raises(ValueError, match="n_groups must be a whole number, 1 or more, got"):
+        ICQR(LIGHT, partition=ScorePartition(n_groups), random_state=0).fit(HARD, HARD_Y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (LinearRegression(), "LinearRegression can't predict quantiles"),
+        (
+            HistGradientBoostingRegressor,
+            r"estimator must be a model, HistGradientBoostingRegressor\(…\), got the class",
+        ),
+    ],
+)
+def test_an_estimator_that_can_t_predict_quantiles_is_refused_before_any_work(estimator: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ICQR(Unfitted(), partition=ScorePartition(2, estimator), random_state=0).fit(HARD, HARD_Y)
+
+
+class Unfitted(HistGradientBoostingRegressor):
+    """A model that must not be fitted."""
+
+    def fit(self, X: Any, y: Any, **params: Any) -> Any:
+        raise AssertionError("fitted before the parameters were checked")
+
+
+# -- Words and files -------------------------------------------------------------------------------------------------
+
+
+def test_groups_say_what_they_are() -> None:
+    groups = ICQR(LEVEL_WIDTHS, partition=ScorePartition(3), random_state=0).fit(HARD, HARD_Y).groups_
+    first, second, third = groups["rule"]
+    assert first.startswith("difficulty 1 of 3: predicted score ≤ ")
+    assert second.startswith("difficulty 2 of 3: ")
+    assert " < predicted score ≤ " in second
+    assert third.startswith("difficulty 3 of 3: predicted score > ")
+    assert "city = Rom" in groups["features"][2]
+    assert (groups["fidelity"] == 1).all()
+    assert groups["offset_upper"].idxmax() == 2
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        ScorePartition(3),
+        ScorePartition(2, QuantileRegressor(alpha=0)),
+        pytest.param(ScorePartition(2, LIGHT), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_a_file_keeps_it(partition: ScorePartition, tmp_path: Any) -> None:
+    rows = HARD[["a"]] if isinstance(partition.estimator, QuantileRegressor) else HARD
+    model = ICQR(LIGHT, partition=partition, random_state=0).fit(rows, HARD_Y)
+    save(model, tmp_path / "model.icqr")
+    again = load(tmp_path / "model.icqr")
+    np.testing.assert_array_equal(again.predict_interval(rows, [0.6, 0.9]), model.predict_interval(rows, [0.6, 0.9]))
+    pd.testing.assert_frame_equal(again.explain(rows), model.explain(rows))
+    pd.testing.assert_frame_equal(again.groups_, model.groups_)
+    assert repr(again) == repr(model)
+    np.testing.assert_array_equal(clone(again).fit(rows, HARD_Y).predict_interval(rows), model.predict_interval(rows))

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
+from icqr._clustering import MOST_CATEGORIES
 from icqr._tables import Features, FloatArray, IntArray, Table, readable_columns
-from icqr.weighted_space import MOST_CATEGORIES
 
 
 def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> pd.DataFrame:

@@ -1,33 +1,51 @@
-"""Groups: which rows are judged together. K-means on weighted features, a user's own groups, or one group.
+"""Groups: which rows are judged together.
 
-`ScorePartition`, groups by predicted difficulty, has a file of its own.
+K-means on weighted features (the paper's Algorithms 1 and 3), a user's own groups, groups by predicted difficulty, or
+one group for all.
 """
 
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Callable, Hashable
 from functools import cache
+from itertools import pairwise
 from reprlib import repr as shortened
 from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 from sklearn.base import BaseEstimator
+from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import ThreadpoolController
 
+from icqr._clustering import (
+    Clustering,
+    Seed,
+    WeightedSpace,
+    Weights,
+    add_centroid,
+    elbow,
+    from_scratch,
+    lloyd,
+    mean_silhouette,
+    nearest_centroid,
+    one_cluster,
+)
+from icqr._libraries import core_of, seeded
+from icqr._messages import warn
 from icqr._tables import FloatArray, IntArray, Table, draw_rows, known_values, take_rows
-from icqr.clustering import Clustering, Seed, closest, elbow, from_scratch, grown, settled, silhouette_of
-from icqr.group_sizes import too_small
-from icqr.score_partition import ScorePartition as ScorePartition
-from icqr.weighted_space import WeightedSpace, Weights
+from icqr.families import find_family
+from icqr.quantiles import QuantileModel, bare
 
 #: Rows that are clustered without a clusterer of the user's own; and those on which k is looked for.
 MOST_ROWS, PATH_ROWS = 10_000, 2000
 #: Choices of k by name.
 CHOICES = ("explained_variance", "silhouette", "elbow")
+#: Chance that a group gets too few calibration rows, above which it is merged.
+MERGE_RISK = 0.001
 
 
 class Partition(Protocol):
@@ -42,7 +60,10 @@ class Partition(Protocol):
         """Learn the groups from rows, their targets, raw quantiles and the columns' weights."""
 
     def assign(self, X: Table) -> IntArray:
-        """Give each row its group."""
+        """Return each row's group."""
+
+
+# -- One group -------------------------------------------------------------------------------------------------------
 
 
 class WholePartition(BaseEstimator):
@@ -64,130 +85,11 @@ class WholePartition(BaseEstimator):
         return self
 
     def assign(self, X: Table) -> IntArray:
-        """Give every row group 0."""
+        """Return group 0 for every row."""
         return np.zeros(len(X), dtype=np.intp)
 
 
-class GroupPartition(BaseEstimator):
-    """A user's own groups (Mondrian conformal prediction). They are never merged.
-
-    Parameters
-    ----------
-    by : column, list of columns, or callable
-        Column names (positions for arrays) whose values are the groups, or a function of X that gives a label per row.
-
-    Attributes
-    ----------
-    keys_ : Index
-        The groups' values; group g is ``keys_[g]``.
-
-    Examples
-    --------
-    >>> X = pd.DataFrame({"city": ["Bern", "Genf", "Bern"]})
-    >>> partition = GroupPartition("city").fit(X, np.zeros(3), np.zeros((3, 3)))
-    >>> partition.assign(pd.DataFrame({"city": ["Genf", "Rom"]}))
-    array([ 1, -1])
-    """
-
-    needs_weights = needs_bounds = False
-
-    def __init__(self, by: Any) -> None:
-        self.by = by
-
-    def fit(
-        self, X: Table, y: FloatArray, bounds: FloatArray, weights: Weights = None, random_state: Seed = None
-    ) -> Self:
-        """Give each group that appears a number."""
-        self._check_rowwise(X)
-        keys = self._keys(X).unique()
-        self.keys_: pd.Index[Any] = keys[sorted(range(len(keys)), key=lambda i: _sort_key(keys[i]))]
-        self.n_groups_ = len(keys)
-        return self
-
-    def assign(self, X: Table) -> IntArray:
-        """Give each row its group, -1 for a value that did not appear in `fit`."""
-        keys = self._keys(X)
-        groups = np.asarray(self.keys_.get_indexer(keys), dtype=np.intp)
-        if (groups < 0).any() and not callable(self.by):  # a number that was text, or text that was a number
-            groups = np.asarray(self.keys_.get_indexer(self._as_known(keys)), dtype=np.intp)
-        return groups
-
-    def _as_known(self, keys: pd.Index[Any]) -> pd.Index[Any]:
-        """Give the keys with each value as the one of `fit` that it is the same as (see `known_values`)."""
-        several = isinstance(keys, pd.MultiIndex)
-        parts = []
-        for j in range(keys.nlevels):
-            given = pd.Series(keys.get_level_values(j), dtype=object)
-            known = known_values(given, self.keys_.get_level_values(j).dropna().unique())
-            parts.append(pd.Index(known.where(known.notna(), given), dtype=object))
-        return pd.MultiIndex.from_arrays(parts) if several else parts[0]
-
-    def describe(self) -> pd.DataFrame:
-        """Give each group's rule: the values that make it."""
-        names = ["group"] if callable(self.by) else self._columns()
-        rows = [key if isinstance(key, tuple) else (key,) for key in self.keys_]
-        rules = [" and ".join(map(value_rule, names, row)) for row in rows]
-        return pd.DataFrame({"rule": rules, "fidelity": 1.0, "features": ", ".join(map(str, names))})
-
-    def _check_rowwise(self, X: Table) -> None:
-        """Refuse a function whose label for a row depends on the other rows, as one by quantiles of X does."""
-        if callable(self.by) and len(X) > 1:
-            half = take_rows(X, np.arange(0, len(X), 2))
-            if not self._keys(X)[::2].equals(self._keys(half)):
-                raise ValueError(
-                    "by(X) must give a row the same label whatever rows it comes with, but labels change when half of "
-                    "the rows are given; use fixed edges, for example pd.cut(X['a'], bins=[…]) instead of pd.qcut"
-                )
-
-    def _columns(self) -> list[Any]:
-        columns = list(self.by) if isinstance(self.by, list | tuple) else [self.by]
-        wrong = [type(column).__name__ for column in columns if not isinstance(column, Hashable)]
-        if not columns or wrong:
-            raise ValueError(
-                "by must be the name of a column, a list of names, or a function of X, got "
-                f"{wrong[0] if wrong else 'no column'}; labels of your own must be a column of X"
-            )
-        return columns
-
-    def _keys(self, X: Table) -> pd.Index[Any]:
-        if callable(self.by):
-            labels = _as_keys(self.by(X))
-            if labels.shape != (len(X),):
-                raise ValueError(f"by(X) must give one label per row, shape ({len(X)},), got shape {labels.shape}")
-            return pd.Index(labels, dtype=object)
-        frame: pd.DataFrame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
-        unknown = [name for name in self._columns() if name not in frame.columns]
-        if unknown:
-            raise ValueError(
-                f"by={shortened(self.by)}: there is no column {unknown[0]!r}; columns are {list(frame.columns)}"
-            )
-        chosen = [pd.Index(_as_keys(frame[name]), dtype=object) for name in self._columns()]
-        return chosen[0] if len(chosen) == 1 else pd.MultiIndex.from_arrays(chosen)
-
-
-def value_rule(name: Any, value: Any) -> str:
-    """Say that a column has a value.
-
-    Examples
-    --------
-    >>> value_rule("city", "Bern"), value_rule("city", np.nan)
-    ('city = Bern', 'city is missing')
-    """
-    return f"{name} is missing" if pd.isna(value) else f"{name} = {value}"
-
-
-def _as_keys(values: Any) -> NDArray[np.object_]:
-    """Give values as they are, whatever their common type would be, with one kind of missing value."""
-    keys = np.asarray(values, dtype=object)
-    return np.where(pd.isna(keys), np.nan, keys)
-
-
-def _sort_key(key: Any) -> tuple[Any, ...]:
-    """Sort numbers by size, everything else by its text, missing values last, also when a column holds all three."""
-    return tuple(
-        (2, 0, "") if pd.isna(value) else (0, value, "") if isinstance(value, numbers.Real) else (1, 0, str(value))
-        for value in (key if isinstance(key, tuple) else (key,))
-    )
+# -- K-means on weighted features ------------------------------------------------------------------------------------
 
 
 class KMeansPartition(BaseEstimator):
@@ -264,25 +166,32 @@ class KMeansPartition(BaseEstimator):
         random_state: Seed = None,
         reference: Table | None = None,
     ) -> Self:
-        """Cluster the rows. `reference` are the rows that set scaling, if not X itself."""
+        """Cluster the rows. `reference` are the rows that set the scaling, if not X itself."""
         self.check_parameters()
-        self.space_ = WeightedSpace.of(X if reference is None else reference, weights)
         rng = np.random.default_rng(random_state)
+
+        # Scaled columns, times their weights.
+        self.space_ = WeightedSpace.learn(X if reference is None else reference, weights)
         rows = draw_rows(len(X), MOST_ROWS if self.clusterer is None else None, rng)
         Z = self.space_.transform(take_rows(X, rows))
         if self.clusterer is None:
-            kept = self.space_.columns_that_matter(Z)
-            self.space_, Z = self.space_.only(kept), Z[:, kept]
+            self.space_, Z = self.space_.without_negligible(Z)
+
+        # The smallest k that explains enough, and its centroids.
         if np.all(np.ptp(Z, axis=0) <= 1e-9 * np.abs(Z).max(initial=0)):  # equal, up to rounding
-            _warn_one_group(weights)
-            path = [Clustering.whole(Z)]
-            chosen = path[0]
+            chosen = one_cluster(Z)
+            path = [chosen]
+            reason = "all rows are equal in the columns that matter"
+            if weights is not None and not np.any(weights):
+                reason = "all importances are zero: permuting a column changes no prediction's error"
+            warn(f"One group only, as in CQR: {reason}.")
         else:
             # One thread: with several, the order of additions, and so the last bits, would differ from run to run.
             with _threads().limit(limits=1):
-                path, chosen = self._cluster(Z, rng, random_state)
+                path, chosen = self._search(Z, rng, random_state)
             self._check_reached(chosen)
-        self.path_ = pd.DataFrame([solution.summary for solution in path])
+
+        self.path_ = pd.DataFrame([clustering.summary for clustering in path])
         self.k_ = len(chosen.centroids)
         self.clusterer_, self.found_ = chosen.clusterer, chosen.found
         self.centroids_ = chosen.centroids
@@ -290,42 +199,106 @@ class KMeansPartition(BaseEstimator):
         self.counts_ = np.bincount(chosen.labels)
         return self
 
+    def _search(
+        self, Z: FloatArray, rng: np.random.Generator, random_state: Seed
+    ) -> tuple[list[Clustering], Clustering]:
+        """Return the clusterings that were tried, and the one that was chosen."""
+        if self.clusterer is not None:
+            path = self._try_each_k(Z, one_cluster(Z), lambda _, k: from_scratch(Z, k, self.clusterer, random_state))
+            return path, self._pick(path)
+
+        # A sample is enough to find k.
+        sample = Z[draw_rows(len(Z), PATH_ROWS, rng)]
+        path = self._try_each_k(sample, one_cluster(sample), lambda last, _: add_centroid(sample, last, rng))
+        chosen = self._pick(path)
+        if len(sample) == len(Z):
+            return path, chosen
+
+        # Then all rows move the centroids; the sample's k may be too small for them.
+        final = [lloyd(Z, chosen.centroids)]
+        if self.choose not in ("silhouette", "elbow"):
+            final = self._try_each_k(Z, final[0], lambda last, _: add_centroid(Z, last, rng))
+        final[0].silhouette = chosen.silhouette
+        kept = [clustering for clustering in path if clustering is not chosen]
+        return sorted([*kept, *final], key=lambda clustering: len(clustering.centroids)), final[-1]
+
+    def _try_each_k(
+        self, Z: FloatArray, first: Clustering, next_clustering: Callable[[Clustering, int], Clustering]
+    ) -> list[Clustering]:
+        """Return a clustering and those of larger k that follow it, up to the last one that the choice needs."""
+        path = [first]
+        most = self.max_groups if self.choose in CHOICES else int(self.choose)
+        for k in range(len(first.centroids) + 1, most + 1):
+            last = path[-1]
+            if last.sigma > 1 - 1e-12:  # no more distinct rows
+                break
+            if self.choose == "explained_variance" and last.sigma > self.explained_variance:  # σ_k > σ
+                break
+            path.append(next_clustering(last, k))
+            if self.choose == "silhouette":
+                path[-1].silhouette = mean_silhouette(Z, path[-1].labels)
+        return path
+
+    def _pick(self, path: list[Clustering]) -> Clustering:
+        if self.choose == "silhouette":
+            return max(path, key=lambda clustering: clustering.silhouette)
+        if self.choose == "elbow":
+            return path[elbow(np.array([clustering.sigma for clustering in path]))]
+        return path[-1]
+
+    def _check_reached(self, chosen: Clustering) -> None:
+        if self.choose != "explained_variance" or chosen.sigma > self.explained_variance:
+            return
+        n = len(chosen.centroids)
+        explain = "1 group explains" if n == 1 else f"{n} groups explain"
+        more = "a larger max_groups" if n == self.max_groups else f"a finer setting of {self.clusterer!r}"
+        warn(
+            f"explained_variance={self.explained_variance:g} was not reached with max_groups={self.max_groups}: "
+            f"{explain} {chosen.sigma:.3f}. This is used; {more} would explain more."
+        )
+
     @property
     def n_groups_(self) -> int:
         """Number of groups, after merging."""
         return int(self.group_of_.max()) + 1
 
     def assign(self, X: Table) -> IntArray:
-        """Give each row the group of its nearest centroid."""
+        """Return the group of each row's nearest centroid."""
         if self.k_ == 1:
             return np.zeros(len(X), dtype=np.intp)
         return np.asarray(self.group_of_[self._nearest(self.space_.transform(X))], dtype=np.intp)
 
     def distance(self, X: Table) -> FloatArray:
-        """Give each row's distance to its centroid, in the weighted space."""
+        """Return each row's distance to its centroid, in the weighted space."""
         Z = self.space_.transform(X)
         return np.asarray(np.sqrt(((Z - self.centroids_[self._nearest(Z)]) ** 2).sum(axis=1)))
+
+    def _nearest(self, Z: FloatArray) -> IntArray:
+        if self.clusterer_ is None:
+            return nearest_centroid(Z, self.centroids_)
+        # Some clusterers have a rule of their own; a cell without training rows is none of our groups.
+        cells = pd.Index(self.found_).get_indexer(self.clusterer_.predict(Z))
+        return np.where(cells < 0, nearest_centroid(Z, self.centroids_), cells)
 
     def merge_small(self, n_calibration: int, needed: int) -> None:
         """Merge the smallest group into the nearest, while it would too probably get fewer than `needed` rows.
 
-        "Too probably" as `group_sizes.too_small` has it. With ``merge=False``, never.
+        "Too probably": P(Binomial(n_calibration, the group's share of training rows) < needed) > 0.001. With
+        ``merge=False``, never.
         """
         while self.merge and self.n_groups_ > 1:
             counts = np.bincount(self.group_of_, weights=self.counts_).astype(np.float64)
             smallest = int(counts.argmin())
-            if not too_small(counts, n_calibration, needed)[smallest]:
+            if not _is_too_small(counts, smallest, n_calibration, needed):
                 return
-            self._merge_into_nearest(smallest, counts)
-
-    def _merge_into_nearest(self, group: int, counts: FloatArray) -> None:
-        sums = np.zeros((len(counts), self.centroids_.shape[1]))
-        np.add.at(sums, self.group_of_, self.centroids_ * self.counts_[:, None])
-        centres = sums / counts[:, None]
-        distances = ((centres - centres[group]) ** 2).sum(axis=1)
-        distances[group] = np.inf
-        self.group_of_[self.group_of_ == group] = distances.argmin()
-        self.group_of_ = np.unique(self.group_of_, return_inverse=True)[1]
+            # A merged group's centre is the mean of its rows.
+            sums = np.zeros((len(counts), self.centroids_.shape[1]))
+            np.add.at(sums, self.group_of_, self.centroids_ * self.counts_[:, None])
+            centres = sums / counts[:, None]
+            distances = ((centres - centres[smallest]) ** 2).sum(axis=1)
+            distances[smallest] = np.inf
+            self.group_of_[self.group_of_ == smallest] = distances.argmin()
+            self.group_of_ = np.unique(self.group_of_, return_inverse=True)[1]
 
     def check_parameters(self) -> None:
         """Raise if a parameter is not allowed."""
@@ -338,71 +311,17 @@ class KMeansPartition(BaseEstimator):
             raise ValueError(f"max_groups must be a whole number, 1 or more, got {self.max_groups!r}")
         if not isinstance(self.merge, bool | np.bool_):
             raise ValueError(f"merge must be True or False, got {self.merge!r}")
-        given = self.clusterer
-        if given is not None and not (hasattr(given, "predict") and "n_clusters" in given.get_params()):
+        clusterer = self.clusterer
+        if clusterer is not None and not (hasattr(clusterer, "predict") and "n_clusters" in clusterer.get_params()):
             raise ValueError(
                 "clusterer must have a parameter n_clusters and predict, as KMeans, BisectingKMeans, MiniBatchKMeans "
-                f"and Birch do, got {given!r}"
+                f"and Birch do, got {clusterer!r}"
             )
 
-    def _nearest(self, Z: FloatArray) -> IntArray:
-        if self.clusterer_ is None:
-            return closest(Z, self.centroids_)
-        cells = pd.Index(self.found_).get_indexer(self.clusterer_.predict(Z))
-        return np.where(cells < 0, closest(Z, self.centroids_), cells)
 
-    def _cluster(
-        self, Z: FloatArray, rng: np.random.Generator, random_state: Seed
-    ) -> tuple[list[Clustering], Clustering]:
-        """Give the clusterings that were tried, and the one that was chosen."""
-        if self.clusterer is not None:
-            path = self._path(Z, Clustering.whole(Z), lambda _, k: from_scratch(Z, k, self.clusterer, random_state))
-            return path, self._chosen(path)
-        sample = Z[draw_rows(len(Z), PATH_ROWS, rng)]
-        path = self._path(sample, Clustering.whole(sample), lambda last, _: grown(sample, last, rng))
-        chosen = self._chosen(path)
-        if len(sample) == len(Z):
-            return path, chosen
-        settled_ = [settled(Z, chosen.centroids)]
-        if self.choose not in ("silhouette", "elbow"):  # the sample's k may be too small for all rows
-            settled_ = self._path(Z, settled_[0], lambda last, _: grown(Z, last, rng))
-        settled_[0].silhouette = chosen.silhouette
-        kept = [solution for solution in path if solution is not chosen]
-        return sorted([*kept, *settled_], key=lambda solution: len(solution.centroids)), settled_[-1]
-
-    def _path(self, Z: FloatArray, first: Clustering, add: Callable[[Clustering, int], Clustering]) -> list[Clustering]:
-        """Give a clustering and those of more clusters that follow it, up to the last one that the choice needs."""
-        solutions = [first]
-        most = self.max_groups if self.choose in CHOICES else int(self.choose)
-        for k in range(len(first.centroids) + 1, most + 1):
-            last = solutions[-1]
-            if last.explained > 1 - 1e-12:  # no more distinct rows
-                break
-            if self.choose == "explained_variance" and last.explained > self.explained_variance:
-                break
-            solutions.append(add(last, k))
-            if self.choose == "silhouette":
-                solutions[-1].silhouette = silhouette_of(Z, solutions[-1].labels)
-        return solutions
-
-    def _chosen(self, path: list[Clustering]) -> Clustering:
-        if self.choose == "silhouette":
-            return max(path, key=lambda solution: solution.silhouette)
-        if self.choose == "elbow":
-            return path[elbow(np.array([solution.explained for solution in path]))]
-        return path[-1]
-
-    def _check_reached(self, chosen: Clustering) -> None:
-        if self.choose == "explained_variance" and chosen.explained <= self.explained_variance:
-            n = len(chosen.centroids)
-            said = "1 group explains" if n == 1 else f"{n} groups explain"
-            more = "a larger max_groups" if n == self.max_groups else f"a finer setting of {self.clusterer!r}"
-            warnings.warn(
-                f"explained_variance={self.explained_variance:g} was not reached with max_groups={self.max_groups}: "
-                f"{said} {chosen.explained:.3f}. This is used; {more} would explain more.",
-                UserWarning,
-                stacklevel=5,
-            )
+def _is_too_small(counts: NDArray[Any], group: int, n_calibration: int, needed: int) -> bool:
+    """Return whether a group would too probably get fewer than `needed` of the calibration rows."""
+    return bool(stats.binom.cdf(needed - 1, n_calibration, counts[group] / counts.sum()) > MERGE_RISK)
 
 
 @cache
@@ -411,8 +330,264 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _warn_one_group(weights: Weights) -> None:
-    reason = "all rows are equal in the columns that matter"
-    if weights is not None and not np.any(weights):
-        reason = "all importances are zero: permuting a column changes no prediction's error"
-    warnings.warn(f"One group only, as in CQR: {reason}.", UserWarning, stacklevel=5)
+# -- A user's own groups ---------------------------------------------------------------------------------------------
+
+
+class GroupPartition(BaseEstimator):
+    """A user's own groups (Mondrian conformal prediction). They are never merged.
+
+    Parameters
+    ----------
+    by : column, list of columns, or callable
+        Column names (positions for arrays) whose values are the groups, or a function of X that returns a label per
+        row.
+
+    Attributes
+    ----------
+    keys_ : Index
+        The groups' values; group g is ``keys_[g]``.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"city": ["Bern", "Genf", "Bern"]})
+    >>> partition = GroupPartition("city").fit(X, np.zeros(3), np.zeros((3, 3)))
+    >>> partition.assign(pd.DataFrame({"city": ["Genf", "Rom"]}))
+    array([ 1, -1])
+    """
+
+    needs_weights = needs_bounds = False
+
+    def __init__(self, by: Any) -> None:
+        self.by = by
+
+    def fit(
+        self, X: Table, y: FloatArray, bounds: FloatArray, weights: Weights = None, random_state: Seed = None
+    ) -> Self:
+        """Find the groups that appear, and sort them."""
+        keys = self._keys(X)
+        # A label must not depend on the other rows, as one by quantiles of X does.
+        if callable(self.by) and len(X) > 1 and not keys[::2].equals(self._keys(take_rows(X, np.arange(0, len(X), 2)))):
+            raise ValueError(
+                "by(X) must give a row the same label whatever rows it comes with, but labels change when half of "
+                "the rows are given; use fixed edges, for example pd.cut(X['a'], bins=[…]) instead of pd.qcut"
+            )
+        keys = keys.unique()
+        self.keys_: pd.Index[Any] = keys[sorted(range(len(keys)), key=lambda i: _sort_key(keys[i]))]
+        self.n_groups_ = len(keys)
+        return self
+
+    def assign(self, X: Table) -> IntArray:
+        """Return each row's group, -1 for a value that did not appear in `fit`."""
+        keys = self._keys(X)
+        groups = np.asarray(self.keys_.get_indexer(keys), dtype=np.intp)
+        if (groups >= 0).all() or callable(self.by):
+            return groups
+
+        # A number that was text in `fit`, or text that was a number, is the same value (see `known_values`).
+        columns = []
+        for j in range(keys.nlevels):
+            values = pd.Series(keys.get_level_values(j), dtype=object)
+            known = known_values(values, self.keys_.get_level_values(j).dropna().unique())
+            columns.append(pd.Index(known.where(known.notna(), values), dtype=object))
+        keys = pd.MultiIndex.from_arrays(columns) if isinstance(keys, pd.MultiIndex) else columns[0]
+        return np.asarray(self.keys_.get_indexer(keys), dtype=np.intp)
+
+    def describe(self) -> pd.DataFrame:
+        """Return each group's rule: the values that make it."""
+        names = ["group"] if callable(self.by) else self._columns()
+        rows = [key if isinstance(key, tuple) else (key,) for key in self.keys_]
+        rules = [" and ".join(map(value_rule, names, row)) for row in rows]
+        return pd.DataFrame({"rule": rules, "fidelity": 1.0, "features": ", ".join(map(str, names))})
+
+    def _columns(self) -> list[Any]:
+        columns = list(self.by) if isinstance(self.by, list | tuple) else [self.by]
+        wrong = [type(column).__name__ for column in columns if not isinstance(column, Hashable)]
+        if not columns or wrong:
+            raise ValueError(
+                "by must be the name of a column, a list of names, or a function of X, got "
+                f"{wrong[0] if wrong else 'no column'}; labels of your own must be a column of X"
+            )
+        return columns
+
+    def _keys(self, X: Table) -> pd.Index[Any]:
+        """Return each row's value or values."""
+        if callable(self.by):
+            labels = _as_keys(self.by(X))
+            if labels.shape != (len(X),):
+                raise ValueError(f"by(X) must give one label per row, shape ({len(X)},), got shape {labels.shape}")
+            return pd.Index(labels, dtype=object)
+        frame: pd.DataFrame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
+        unknown = [name for name in self._columns() if name not in frame.columns]
+        if unknown:
+            raise ValueError(
+                f"by={shortened(self.by)}: there is no column {unknown[0]!r}; columns are {list(frame.columns)}"
+            )
+        columns = [pd.Index(_as_keys(frame[name]), dtype=object) for name in self._columns()]
+        return columns[0] if len(columns) == 1 else pd.MultiIndex.from_arrays(columns)
+
+
+def value_rule(name: Any, value: Any) -> str:
+    """Say that a column has a value.
+
+    Examples
+    --------
+    >>> value_rule("city", "Bern"), value_rule("city", np.nan)
+    ('city = Bern', 'city is missing')
+    """
+    return f"{name} is missing" if pd.isna(value) else f"{name} = {value}"
+
+
+def _as_keys(values: Any) -> NDArray[np.object_]:
+    """Return values as they are, whatever their common type would be, with one kind of missing value."""
+    keys = np.asarray(values, dtype=object)
+    return np.where(pd.isna(keys), np.nan, keys)
+
+
+def _sort_key(key: Any) -> tuple[Any, ...]:
+    """Sort numbers by size, everything else by its text, missing values last, also when a column holds all three."""
+    return tuple(
+        (2, 0, "") if pd.isna(value) else (0, value, "") if isinstance(value, numbers.Real) else (1, 0, str(value))
+        for value in (key if isinstance(key, tuple) else (key,))
+    )
+
+
+# -- Groups by predicted difficulty ----------------------------------------------------------------------------------
+
+
+class ScorePartition(BaseEstimator):
+    """Groups of rows with about the same predicted difficulty: the conformity score's quantile, given the features.
+
+    1. A quantile regressor learns the scores' quantile at the coverage from the features. Scores are out-of-fold: the
+       bounds of a training row come from a quantile model that has not seen it. (Scores of rows that the model knows
+       are too small, and groups made from them help no more than one group does.)
+    2. The predicted difficulties of the training rows are cut at their quantiles, into groups of about the same size.
+    3. Groups that would probably get too few calibration rows are merged with a neighbour (`merge_small`).
+    4. A new row belongs to the group that its predicted difficulty falls in.
+
+    The right offset of a row is just that quantile; in a group of rows that are alike in it, one offset fits all. With
+    a quantile model that is right everywhere, difficulties are alike everywhere, and the groups are as good as one.
+    `ICQR` makes the out-of-fold scores, which costs five more fits of its quantile model (none, if that is `prefit` or
+    `ResidualQuantiles`, which has been cross-fitted already).
+
+    Parameters
+    ----------
+    n_groups : int, default=8
+        The number of groups, before merging.
+    estimator : estimator, optional
+        What predicts the difficulty, see `QuantileModel`. By default a HistGradientBoostingRegressor with small trees,
+        whatever the quantile model of `ICQR` is: it takes missing values and categories, and finds what a linear model
+        left.
+
+    Attributes
+    ----------
+    model_ : QuantileModel
+        Predicts the difficulty.
+    edges_ : array
+        Difficulties that part the groups; group g is above ``edges_[g - 1]`` and up to ``edges_[g]``.
+    counts_ : array
+        Training rows in each group.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(1000, 1))
+    >>> y = X[:, 0] * rng.normal(size=1000)
+    >>> bounds = np.tile([-1.0, 0.0, 1.0], (1000, 1))  # of the same width everywhere
+    >>> partition = ScorePartition(n_groups=2).fit(X, y, bounds, random_state=0)
+    >>> partition.assign(np.array([[0.1], [0.9]]))
+    array([0, 1])
+    """
+
+    needs_weights = False
+    needs_scores = True  # ICQR then hands over out-of-fold bounds and their scores
+
+    def __init__(self, n_groups: int = 8, estimator: Any = None) -> None:
+        self.n_groups = n_groups
+        self.estimator = estimator
+
+    def fit(
+        self,
+        X: Table,
+        y: FloatArray,
+        bounds: FloatArray,
+        weights: Weights = None,
+        random_state: int | None = None,
+        scores: FloatArray | None = None,
+        coverage: float = 0.9,
+    ) -> Self:
+        """Learn to predict scores, and cut. Weights are ignored: the regressor finds the columns that matter.
+
+        Parameters
+        ----------
+        X, y, bounds : table and arrays
+            Training rows, and their raw quantiles (n, levels), out-of-fold.
+        scores : array of shape (n, sides), optional
+            Their conformity scores. By default the distance out of the first and last column of `bounds`.
+        coverage : float, default=0.9
+            The scores' quantile that is predicted.
+        """
+        self.check_parameters()
+        if scores is None:
+            scores = np.column_stack([bounds[:, 0] - y, y - bounds[:, -1]])
+        self.model_ = self.regressor(random_state).fit(X, scores.max(axis=1), (float(coverage),))
+        difficulty = self.model_.predict(X)[:, 0]
+        self.edges_ = cut(difficulty, self.n_groups)
+        self.counts_ = np.bincount(np.searchsorted(self.edges_, difficulty), minlength=self.n_groups_)
+        return self
+
+    def regressor(self, seed: int | None) -> QuantileModel:
+        """Return what will predict the difficulty, not fitted yet."""
+        # A quantile far out needs many rows in a leaf.
+        default = HistGradientBoostingRegressor(max_leaf_nodes=8, min_samples_leaf=40, early_stopping=False)
+        return QuantileModel(seeded(default if self.estimator is None else self.estimator, seed or 0))
+
+    @property
+    def n_groups_(self) -> int:
+        """Number of groups, after merging."""
+        return len(self.edges_) + 1
+
+    def assign(self, X: Table) -> IntArray:
+        """Return the group of each row's predicted difficulty."""
+        return np.searchsorted(self.edges_, self.model_.predict(X)[:, 0])
+
+    def merge_small(self, n_calibration: int, needed: int) -> None:
+        """Merge the smallest group with its smaller neighbour, while it would too probably get too few rows."""
+        while self.n_groups_ > 1:
+            smallest = int(self.counts_.argmin())
+            if not _is_too_small(self.counts_, smallest, n_calibration, needed):
+                return
+            sides = [j for j in (smallest - 1, smallest + 1) if 0 <= j < self.n_groups_]
+            first = min(smallest, min(sides, key=lambda j: self.counts_[j]))
+            self.edges_ = np.delete(self.edges_, first)
+            self.counts_[first] += self.counts_[first + 1]
+            self.counts_ = np.delete(self.counts_, first + 1)
+
+    def describe(self) -> pd.DataFrame:
+        """Return what each group is: its place among the groups, and the scores predicted for its rows."""
+        edges = [f"{edge:.3g}" for edge in self.edges_]
+        scores = [f"{low} < predicted score ≤ {high}" for low, high in pairwise(edges)]
+        if edges:
+            scores = [f"predicted score ≤ {edges[0]}", *scores, f"predicted score > {edges[-1]}"]
+        rules = [f"difficulty {place} of {self.n_groups_}: {score}" for place, score in enumerate(scores, start=1)]
+        return pd.DataFrame({"rule": rules or ["all rows"], "fidelity": 1.0})
+
+    def check_parameters(self) -> None:
+        """Raise if a parameter is not allowed."""
+        if not isinstance(self.n_groups, int | np.integer) or isinstance(self.n_groups, bool) or self.n_groups < 1:
+            raise ValueError(f"n_groups must be a whole number, 1 or more, got {self.n_groups!r}")
+        if isinstance(self.estimator, type):
+            raise ValueError(f"estimator must be a model, {self.estimator.__name__}(…), got the class")
+        if not isinstance(self.estimator, QuantileModel):
+            find_family(core_of(bare(self.estimator))[1])  # which raises if it can't predict quantiles
+
+
+def cut(difficulty: FloatArray, n_groups: int) -> FloatArray:
+    """Return the edges that part difficulties into groups of about the same size; equal ones stay together.
+
+    Examples
+    --------
+    >>> cut(np.array([1.0, 2.0, 3.0, 4.0, 4.0, 4.0]), 3)
+    array([2.])
+    """
+    edges = np.unique(np.quantile(difficulty, np.arange(1, n_groups) / n_groups, method="inverted_cdf"))
+    return np.asarray(edges[edges < difficulty.max()])

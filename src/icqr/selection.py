@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from icqr._clustering import Weights
 from icqr._tables import FloatArray, IntArray
 from icqr.calibration import Calibration, Conformity, rows_needed
 from icqr.cross_fitting import cross_fit
-from icqr.partition import KMeansPartition, ScorePartition, WholePartition
+from icqr.partition import KMeansPartition, ScorePartition, WholePartition, cut
 from icqr.rows import Rows
-from icqr.score_partition import cut
-from icqr.weighted_space import Weights
 
 #: Numbers of difficulty groups that are tried.
 SIZES = (2, 4, 8, 16)

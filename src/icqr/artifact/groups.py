@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
+from icqr._clustering import WeightedSpace
 from icqr.artifact.columns import n_one_hot, positions, restore_features, store_features
 from icqr.artifact.container import ArtifactError
 from icqr.artifact.quantile_models import pack_settings, restore_quantile_model, store_quantile_model, unpack_settings
 from icqr.artifact.records import Parts, Record, refusing
 from icqr.artifact.values import encode, encode_parameters
 from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
-from icqr.weighted_space import WeightedSpace
 
 if TYPE_CHECKING:
     from icqr.artifact.estimators import Packer, Unpacker

@@ -1,0 +1,237 @@
+"""K-means in a weighted space: the space itself, clusterings for one k after the other, and what they explain."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import silhouette_score
+
+from icqr._tables import Features, FloatArray, IntArray, Table
+
+Seed: TypeAlias = int | None
+Weights: TypeAlias = FloatArray | None
+
+#: The most frequent categories of a column, this many, get a column of their own; rarer ones count as missing.
+MOST_CATEGORIES = 100
+#: Columns that together hold less of the variance than this are left out: they hardly move a centroid.
+NEGLIGIBLE = 1e-3
+#: Scaled values end here: this many ranges away from the training rows is as far as a row gets. Keeps squares finite.
+FARTHEST = 1e9
+
+
+# -- The weighted space ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WeightedSpace:
+    """Scaled, filled, one-hot and weighted features; columns that are constant or weigh nothing are left out.
+
+    Examples
+    --------
+    >>> space = WeightedSpace.learn(np.array([[0.0, 5.0], [4.0, 5.0]]), np.array([0.5, 0.5]))
+    >>> space.transform(np.array([[2.0, 7.0]]))
+    array([[0.25]])
+    """
+
+    features: Features
+    columns: IntArray
+    unit: FloatArray
+    low: FloatArray
+    width: FloatArray
+    fill: FloatArray
+    weight: FloatArray
+
+    @classmethod
+    def learn(cls, X: Table, weights: Weights) -> WeightedSpace:
+        """Learn the scaling from rows; weights are one per column of X, by default all equal."""
+        weight = np.ones(X.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+        if weight.shape != (X.shape[1],) or not np.all(np.isfinite(weight) & (weight >= 0)):
+            raise ValueError(f"weights must be {X.shape[1]} finite numbers, one per column, 0 or more, got {weight}")
+        features = Features(X, max_categories=MOST_CATEGORIES)
+        origin = features.origins()
+
+        # A few columns at a time: a copy of all would take as much memory as the rows themselves.
+        used, at_once = np.flatnonzero(weight > 0), max(1, 2**22 // len(X))
+        parts = []
+        for start in range(0, len(used), at_once):
+            positions = np.flatnonzero(np.isin(origin, used[start : start + at_once]))
+            parts.append(_learn_scaling(features.one_hot_columns(X, positions), positions, weight[origin[positions]]))
+        if not parts:
+            return cls(features, np.empty(0, dtype=np.intp), *[np.empty(0)] * 5)
+        return cls(features, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def transform(self, X: Table) -> FloatArray:
+        """Return the (n, columns) matrix in which K-means measures distances."""
+        matrix = self.features.one_hot_columns(X, self.columns)
+        with np.errstate(over="ignore"):
+            matrix /= self.unit
+            np.copyto(matrix, self.fill, where=np.isnan(matrix))
+            matrix -= self.low
+            matrix /= self.width
+        np.clip(matrix, -FARTHEST, FARTHEST, out=matrix)
+        matrix *= self.weight
+        return matrix
+
+    def without_negligible(self, Z: FloatArray) -> tuple[WeightedSpace, FloatArray]:
+        """Return the space, and its rows Z, without the columns that hold next to none of the rows' variance."""
+        variance = Z.var(axis=0)
+        order = np.argsort(variance, kind="stable")
+        kept = np.sort(order[np.cumsum(variance[order]) > NEGLIGIBLE * variance.sum()])
+        learned = ("columns", "unit", "low", "width", "fill", "weight")
+        return replace(self, **{name: getattr(self, name)[kept] for name in learned}), Z[:, kept]
+
+
+def _learn_scaling(matrix: FloatArray, positions: IntArray, weight: FloatArray) -> tuple[Any, ...]:
+    """Return the learned fields of `WeightedSpace`, in their order, for the columns of a matrix that vary."""
+    low, high = np.fmin.reduce(matrix, axis=0), np.fmax.reduce(matrix, axis=0)  # NaN where nothing is known
+    varied = low < high
+    low, high, matrix = low[varied], high[varied], matrix[:, varied]
+    # Powers of two: dividing by them is exact, and differences of the largest numbers stay finite.
+    unit = np.ldexp(1.0, np.frexp(np.maximum(-low, high))[1] - 1)
+    middle = np.nanmedian if np.isnan(matrix).any() else np.median
+    low, high, fill = low / unit, high / unit, middle(matrix, axis=0) / unit
+    return positions[varied], unit, low, high - low, fill, weight[varied]
+
+
+# -- Clusterings -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Clustering:
+    """A clustering of rows.
+
+    `sigma` is the paper's σ_k. Clusters without rows are left out; `found` are the clusterer's labels of the others.
+    """
+
+    labels: IntArray
+    centroids: FloatArray
+    sigma: float
+    found: IntArray
+    clusterer: Any = None
+    silhouette: float = -math.inf
+
+    @property
+    def summary(self) -> dict[str, float]:
+        """A row of the path: k, σ_k, and the silhouette if it was asked for."""
+        row: dict[str, float] = {"k": len(self.centroids), "explained_variance": self.sigma}
+        return row if math.isinf(self.silhouette) else {**row, "silhouette": self.silhouette}
+
+
+def one_cluster(Z: FloatArray) -> Clustering:
+    """Put all rows into one cluster."""
+    return _clustering(Z, np.zeros(len(Z)))
+
+
+def add_centroid(Z: FloatArray, last: Clustering, rng: np.random.Generator) -> Clustering:
+    """Add one centroid, as k-means++ would draw it with a few trials, and let Lloyd's iterations settle."""
+    distances = _squares(Z, last.centroids[last.labels])
+    trials = rng.choice(len(Z), size=2 + int(math.log(len(last.centroids) + 1)), p=distances / distances.sum())
+    left = [np.minimum(distances, _squares(Z, Z[trial])).sum() for trial in trials]
+    return lloyd(Z, np.concatenate([last.centroids, Z[[trials[int(np.argmin(left))]]]]))
+
+
+def lloyd(Z: FloatArray, start: FloatArray) -> Clustering:
+    """Run Lloyd's iterations (Algorithm 1) from these centroids."""
+    return _clustering(Z, KMeans(len(start), init=start, n_init=1, random_state=0).fit(Z).labels_)
+
+
+def from_scratch(Z: FloatArray, k: int, clusterer: Any, random_state: Seed) -> Clustering:
+    """Fit a copy of the clusterer with k clusters."""
+    model = clone(clusterer).set_params(n_clusters=k)
+    if model.get_params().get("random_state", 0) is None:
+        model.set_params(random_state=random_state)
+    with warnings.catch_warnings():
+        # Fewer distinct rows than k make fewer groups, which is no surprise here.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels = model.fit(Z).predict(Z)
+    clustering = _clustering(Z, labels)
+    if isinstance(model, KMeans | MiniBatchKMeans):
+        # Their `predict` is the nearest centroid too, but by matrix products; see `nearest_centroid`.
+        clustering.centroids = model.cluster_centers_[clustering.found]
+    else:
+        clustering.clusterer = model
+    return clustering
+
+
+def _clustering(Z: FloatArray, cells: Any) -> Clustering:
+    found, labels = np.unique(cells, return_inverse=True)
+    means = np.stack([Z[labels == cell].mean(axis=0) for cell in range(len(found))])
+    return Clustering(labels, means, explained_variance(Z, labels, means), found)
+
+
+def explained_variance(Z: FloatArray, labels: IntArray, centroids: FloatArray) -> float:
+    """Return σ_k, the share of variance that the centroids explain (the paper's equation for the choice of k).
+
+    ``Σ n_i |c_i - μ|² / Σ |x_i - μ|²``, computed as ``1 - Σ |x_i - c|² / Σ |x_i - μ|²``: for centroids that are means
+    the same, and exactly 1 when each row is its centroid.
+
+    Examples
+    --------
+    >>> Z = np.array([[0.0], [2.0], [10.0], [12.0]])
+    >>> round(explained_variance(Z, np.array([0, 0, 1, 1]), np.array([[1.0], [11.0]])), 4)
+    0.9615
+    """
+    total = float(_squares(Z, Z.mean(axis=0)).sum())
+    return 1 - float(_squares(Z, centroids[labels]).sum()) / total if total > 0 else 1.0
+
+
+def _squares(Z: FloatArray, centre: FloatArray) -> FloatArray:
+    return np.asarray(((Z - centre) ** 2).sum(axis=1))
+
+
+def mean_silhouette(Z: FloatArray, labels: IntArray) -> float:
+    """Return the mean silhouette of (a sample of) the rows, -1 where it is not defined."""
+    # All pairs of rows are compared: a sample, the same for each k, keeps time and memory bounded.
+    size = min(len(Z), 2000)
+    rows = np.random.default_rng(0).choice(len(Z), size=size, replace=False)
+    distinct = len(np.unique(labels[rows]))
+    return float(silhouette_score(Z[rows], labels[rows])) if 2 <= distinct < size else -1.0
+
+
+def elbow(sigmas: FloatArray) -> int:
+    """Return the index of the point farthest above the line between the curve's ends."""
+    if len(sigmas) < 3:
+        return len(sigmas) - 1
+    return int(np.argmax(sigmas - np.linspace(sigmas[0], sigmas[-1], len(sigmas))))
+
+
+def nearest_centroid(Z: FloatArray, centroids: FloatArray) -> IntArray:
+    """Return the index of each row's nearest centroid.
+
+    Examples
+    --------
+    >>> nearest_centroid(np.array([[0.0], [9.0]]), np.array([[1.0], [8.0]]))
+    array([0, 1])
+    """
+    if len(Z) == 1:
+        return np.asarray(cdist(Z, centroids, "sqeuclidean").argmin(axis=1))
+    step = max(1, 2**18 // len(centroids))
+    return np.concatenate([_nearest_in_block(Z[i : i + step], centroids) for i in range(0, len(Z), step)])
+
+
+def _nearest_in_block(Z: FloatArray, centroids: FloatArray) -> IntArray:
+    lengths = np.einsum("ij,ij->i", centroids, centroids)
+    distances = Z @ (-2 * centroids.T)
+    distances += lengths
+    nearest: IntArray = distances.argmin(axis=1)
+    if len(centroids) == 1:
+        return nearest
+
+    # A matrix product is quick, but rounds a row's distances in ways that depend on the rows it comes with. Where the
+    # two nearest are nearer to each other than rounding can tell, distances are computed row by row.
+    rows = np.arange(len(Z))
+    least = distances[rows, nearest]
+    distances[rows, nearest] = np.inf
+    rounding = 16 * np.finfo(np.float64).eps * (2 + Z.shape[1])
+    tolerance = rounding * (np.einsum("ij,ij->i", Z, Z) + lengths.max())
+    unclear = np.flatnonzero(~(distances.min(axis=1) - least > tolerance))
+    nearest[unclear] = cdist(Z[unclear], centroids, "sqeuclidean").argmin(axis=1)
+    return nearest
