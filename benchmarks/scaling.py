@@ -30,7 +30,7 @@ from lightgbm import LGBMRegressor
 
 import icqr
 from icqr import streaming
-from icqr.distributed import connect, on_dask, write_parquet
+from icqr.dask import connect, on_dask, write_parquet
 
 FILE_ROWS, GROUP_ROWS, SAMPLE_ROWS = 1_000_000, 250_000, 100_000
 WAYS = {"Dask, 1 worker": 1, "Dask, 2 workers": 2, "streaming": 0}

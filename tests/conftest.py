@@ -11,7 +11,7 @@ import signal
 import struct
 import subprocess
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,14 @@ def models() -> dict[str, Any]:
 def rows() -> tuple[pd.DataFrame, pd.Series[float]]:
     """600 rows that those models have not seen."""
     return make_heteroscedastic(600, n_features=3, random_state=1, return_X_y=True)
+
+
+@pytest.fixture(scope="session")
+def scheduler() -> Iterator[str]:
+    """The address of a Dask cluster of two processes."""
+    distributed = pytest.importorskip("distributed", reason='a cluster needs pip install "icqr[dask]"')
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+        yield cluster.scheduler_address
 
 
 @pytest.fixture

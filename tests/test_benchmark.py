@@ -527,7 +527,7 @@ def test_what_can_t_be_done_is_said_in_a_line(
 @pytest.mark.slow
 def test_cells_run_on_a_cluster_with_the_same_results(rows: pd.DataFrame, tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason='a cluster needs pip install "icqr[dask]"')
-    from icqr.distributed import connect
+    from icqr.dask import connect
 
     with connect(n_workers=2, dashboard_address=":0"), parallel_config(backend="dask"):
         benchmark.run(CELLS, tmp_path, TINY)

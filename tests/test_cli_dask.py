@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ pytest.importorskip("distributed", reason='a cluster needs pip install "icqr[das
 
 from icqr.artifact import load
 from icqr.cli import main
-from icqr.distributed import connect, coverage_counts
+from icqr.dask import connect, coverage_counts
 
 COMMAND = str(Path(sys.executable).parent / "icqr")
 AUDIT = ("--target", "price", "--lower", "lower", "--upper", "upper", "--coverage", "0.9", "--groups", "region")
@@ -57,12 +57,6 @@ def write_sales(folder: Path, n: int = 900, seed: int = 0) -> pd.DataFrame:
 
 def plain(shown: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", shown)
-
-
-@pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
-    with connect(n_workers=2, dashboard_address=":0") as client:
-        yield client.scheduler.address
 
 
 @pytest.fixture
@@ -135,7 +129,7 @@ def test_fit_with_groups_and_gaps(icqr: Run, scheduler: str) -> None:
 @pytest.mark.slow
 def test_the_recommended_setting(icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models are fitted here, on a sample if there are more rows; all else is as without the option."""
-    monkeypatch.setattr("icqr.distributed.blocks.SAMPLE_ROWS", 100)
+    monkeypatch.setattr("icqr.dask.SAMPLE_ROWS", 100)
     sales = make_sales(300, 0)
     sales.to_parquet("sales.parquet", row_group_size=100)
     dask = ("--engine", "dask", "--scheduler", scheduler)

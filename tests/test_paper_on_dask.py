@@ -12,7 +12,7 @@ from joblib import parallel_config
 pytest.importorskip("jax", reason='the experiments need pip install "icqr[paper]"')
 pytest.importorskip("distributed", reason='a cluster needs pip install "icqr[dask]"')
 
-from icqr.distributed import connect
+from icqr.dask import connect
 from icqr.experiments import paper
 from icqr.experiments.paper_rows import KEY, read_rows
 

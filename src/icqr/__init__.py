@@ -49,7 +49,7 @@ _HOMES = {
     "reporting": ("report",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("artifact", "calibration", "datasets", "distributed", "metrics", "neural", "plots", "streaming")
+_MODULES = ("artifact", "calibration", "dask", "datasets", "metrics", "neural", "plots", "streaming")
 
 if not typing.TYPE_CHECKING:  # a type checker would take any name for one that is here
 

@@ -237,6 +237,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """Put a calibration made of fresh rows in place, and return the model itself, as `calibrate` does."""
         self._check_fitted()
         self.calibration_ = replace(calibration, small_groups=self.small_groups, guarantee=self._fresh_guarantee())
+        self.novelty_ = calibration.novelty
+        self.n_crossed_ = {where: n for where, n in self.n_crossed_.items() if where != "calibration"}  # not known
         return self
 
     def explain(self, X: Any, coverage: float | None = None) -> pd.DataFrame:

@@ -1,8 +1,8 @@
 """Parquet files larger than memory, without a cluster: calibrated and predicted block by block.
 
-Memory stays flat however many rows there are: a block of rows is read, worked on and let go. Scores go to a temporary
-file (8 bytes a row), so that the rows are read once; see `icqr._order_statistics` for how offsets come from there.
-Files are read a row group at a time: the largest row group sets the least memory that is needed.
+Memory stays flat however many rows there are: a block of rows is read, worked on and let go. Scores go to temporary
+files (8 bytes a row), so that the rows are read once; `icqr._blocks` says how exact offsets come from there. Files are
+read a row group at a time: the largest row group sets the least memory that is needed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,14 @@ import pyarrow.dataset
 import pyarrow.parquet
 from sklearn.utils.validation import check_is_fitted
 
+from icqr._blocks import calibration_in_blocks, score_block
 from icqr._files import replacing
 from icqr._parquet import Files, listed, schema_of
 from icqr._predicting import Coverages, IntervalRegressor, interval_columns, interval_names
 from icqr._tables import IntArray
-from icqr.calibration import COVERAGES, MOST_SCORES
-from icqr.rows import RowBlocks, naming
-from icqr.scored import (
-    MOST_COMPARED,
-    Scored,
-    ScoredBlocks,
-    Selected,
-    score_block,
-)
+from icqr.calibration import COVERAGES, MOST_SCORES, Calibration
+from icqr.regressors import QR
+from icqr.rows import naming
 
 T = TypeVar("T")
 
@@ -63,11 +58,12 @@ def calibrate(
         The column of y. The model's columns are found by their names; for a model fitted on an array, they are all
         other columns, in their order.
     coverages : sequence of float
-        With more than `max_scores` scores only those are kept that these coverages and the model's own need.
+        With more than `max_scores` scores only those are kept that these coverages and the model's own need. More
+        coverages cost more time.
     max_scores : int, default=5_000_000
-        So many scores are all kept, 8 bytes each; any coverage can then be asked for.
+        Up to this many scores are all kept, 8 bytes each; you can then ask for any coverage.
     block_rows : int, default=100_000
-        Rows worked on at a time.
+        Rows worked on at a time: more of them need more memory, and a little less time.
 
     Returns
     -------
@@ -85,9 +81,21 @@ def calibrate(
     1000
     """
     check_is_fitted(model)
-    source = _Source.of(files, _columns(model, files, but=[target]), block_rows, [target])
-    rows = _StreamedRows(source.example(), np.empty(0), np.empty(0, dtype=np.intp), source, coverages, max_scores)
-    return model.calibrate(rows, None)
+    if isinstance(model, QR):
+        return model.calibrate(None, None)  # refuses
+    source = _Source.open(model, files, [target], block_rows)
+    with tempfile.TemporaryDirectory(prefix="icqr-") as folder:
+
+        def score_blocks(compared_share: float) -> _OnDisk:
+            on_disk = _OnDisk(Path(folder))
+            for number, (where, X, batch) in enumerate(source.blocks()):
+                with naming(where):
+                    on_disk.add(score_block(model, X, batch.column(target).to_pandas(), number, compared_share))
+            return on_disk
+
+        total = int(source.data.count_rows())
+        calibration = calibration_in_blocks(model, score_blocks, total, coverages, max_scores)
+    return model.with_calibration(calibration)
 
 
 def predict_interval(
@@ -113,7 +121,7 @@ def predict_interval(
     coverage : float or list of float, optional
         By default the estimator's own.
     keep : list of str
-        Columns of the input to write too: a number that names the row, for example.
+        Columns of the input to write too, for example a number that names the row.
     block_rows : int, default=100_000
         Rows worked on at a time.
 
@@ -121,6 +129,18 @@ def predict_interval(
     -------
     Path
         `out`.
+
+    Examples
+    --------
+    >>> from icqr import CQR
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(500, random_state=0, return_X_y=True)
+    >>> model = CQR(random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     X.to_parquet(Path(folder, "new.parquet"))
+    ...     out = predict_interval(model, Path(folder, "new.parquet"), Path(folder, "intervals.parquet"))
+    ...     pd.read_parquet(out).columns.tolist()
+    ['lower', 'upper']
     """
     names = interval_names(coverage)
 
@@ -139,18 +159,11 @@ def explain(
     keep: Sequence[str] = (),
     block_rows: int = BLOCK_ROWS,
 ) -> Path:
-    """Do what `predict_interval` does, with all columns of the model's `explain`."""
+    """Write what the model's `explain` says about the rows in Parquet files; parameters as in `predict_interval`."""
     return _write(model, files, Path(out), lambda X: model.explain(X, coverage), keep, block_rows)
 
 
 # -- Files -----------------------------------------------------------------------------------------------------------
-
-
-def _columns(model: IntervalRegressor, files: Files, but: Sequence[str]) -> list[Any]:
-    names = getattr(model, "columns_", None)
-    if names is not None:
-        return list(names)
-    return [name for name in schema_of(listed(files)).names if name not in but]
 
 
 @dataclass(frozen=True)
@@ -162,98 +175,54 @@ class _Source:
 
     data: Any
     names: list[Any]
-    features: list[str]
-    others: list[str]
     block_rows: int
 
     @classmethod
-    def of(cls, files: Files, names: list[Any], block_rows: int, others: Sequence[str]) -> _Source:
-        """Open files; that they have the columns is checked before any work."""
+    def open(cls, model: IntervalRegressor, files: Files, others: Sequence[str], block_rows: int) -> _Source:
+        """Open files; that they have the model's columns and the others is checked before any work."""
         if not isinstance(block_rows, int | np.integer) or block_rows < 1:
             raise ValueError(f"block_rows must be a whole number, 1 or more, got {block_rows!r}")
-        found, features = listed(files), [str(name) for name in names]
-        schema = schema_of(found, dict.fromkeys([*features, *others]))
-        data = pyarrow.dataset.dataset(found, schema=schema, format="parquet")
-        return cls(data, names, features, list(others), block_rows)
+        paths = listed(files)
+        # A model fitted on an array takes all columns but the others, in their order.
+        known = getattr(model, "columns_", None)
+        names = [name for name in schema_of(paths).names if name not in others] if known is None else list(known)
+        schema = schema_of(paths, dict.fromkeys([*map(str, names), *others]))
+        return cls(pyarrow.dataset.dataset(paths, schema=schema, format="parquet"), names, block_rows)
 
-    def example(self) -> pd.DataFrame:
-        """Give a table of one made-up row that has the model's columns."""
-        schema = self.data.schema
-        examples = pd.DataFrame({name: _example(schema.field(name).type) for name in self.features})
-        return examples.set_axis(self.names, axis=1)
-
-    def blocks(self) -> Iterator[tuple[int, int, Any]]:
-        """Give each block's number, the place of its first row, and its columns."""
-        names = list(dict.fromkeys([*self.features, *self.others]))
+    def blocks(self) -> Iterator[tuple[str, pd.DataFrame, Any]]:
+        """Yield for each block where it is in words, its rows for the model, and all its columns."""
         # No reading ahead: each batch ahead is memory.
         batches = self.data.to_batches(
-            columns=names, batch_size=self.block_rows, batch_readahead=0, fragment_readahead=0, use_threads=False
+            batch_size=self.block_rows, batch_readahead=0, fragment_readahead=0, use_threads=False
         )
         start = 0
-        for number, batch in enumerate(batch for batch in batches if batch.num_rows):
-            yield number, start, batch
-            start += batch.num_rows
-
-    def table(self, batch: Any) -> pd.DataFrame:
-        """Give the model's columns of a batch."""
-        return pd.DataFrame(batch.select(self.features).to_pandas()).set_axis(self.names, axis=1)
-
-
-def _example(kind: Any) -> pd.Series[Any]:
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return pd.Series([0.0] if number or pa.types.is_boolean(kind) else ["text"])
+        for batch in batches:
+            if batch.num_rows:
+                X = batch.select([str(name) for name in self.names]).to_pandas()
+                yield f"in the rows from {start} on", X.set_axis(self.names, axis=1), batch
+                start += batch.num_rows
 
 
 # -- Calibration -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _StreamedRows(RowBlocks):
-    """Rows of files, as the estimators take them."""
-
-    source: _Source
-    coverages: Sequence[float]
-    most_scores: int
-
-    @property
-    def total(self) -> int:
-        """The number of rows in all files."""
-        return int(self.source.data.count_rows())
-
-    def scored(self, model: Any) -> Scored | Selected:
-        """Score the rows block by block; their scores wait in a temporary file."""
-        symmetric, total = model.conformity_.symmetric, self.total
-        keeps_all = total * (1 if symmetric else 2) <= self.most_scores
-        share = 1.0 if keeps_all else min(1.0, MOST_COMPARED / total)
-        target = self.source.others[0]
-        with tempfile.TemporaryDirectory(prefix="icqr-") as folder:
-            blocks = _OnDisk(Path(folder))
-            for number, start, batch in self.source.blocks():
-                with naming(f"in the rows from {start} on"):
-                    y = batch.column(target).to_pandas()
-                    blocks.add(score_block(model, self.source.table(batch), y, number, share))
-            asked = (*self.coverages, model.coverage, model.coverage_)
-            return blocks.summed_up(total, symmetric, asked, self.most_scores)
-
-
-class _OnDisk(ScoredBlocks):
-    """Scored blocks whose scores are in files."""
+class _OnDisk:
+    """Scored blocks whose scores wait in files, reached one after the other (see `icqr._blocks.Reduce`)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.blocks: list[tuple[Path, IntArray, Scored]] = []
+        self.blocks: list[tuple[Path, Calibration, IntArray]] = []
 
-    def add(self, block: Scored) -> None:
+    def add(self, block: Calibration) -> None:
         """Put a block's scores into a file."""
         file = self.folder / f"{len(self.blocks)}.npy"
         np.save(file, np.concatenate(block.scores))
-        ends = np.cumsum([len(group) for group in block.scores])[:-1]
-        self.blocks.append((file, ends, replace(block, scores=())))
+        self.blocks.append((file, replace(block, scores=()), np.cumsum(block.sizes)[:-1]))
 
-    def reduce(self, function: Callable[[Scored], T], merge: Callable[[Sequence[T]], T]) -> T:
-        """Apply the function to each block in turn."""
+    def __call__(self, function: Callable[[Calibration], T], merge: Callable[[Sequence[T]], T]) -> T:
+        """Apply the function to each block in turn, and merge the results, a few at a time."""
         results: list[T] = []
-        for file, ends, block in self.blocks:
+        for file, block, ends in self.blocks:
             results.append(function(replace(block, scores=tuple(np.split(np.load(file), ends)))))
             if len(results) == _MERGED_AT_ONCE:
                 results = [merge(results)]
@@ -272,17 +241,21 @@ def _write(
     block_rows: int,
 ) -> Path:
     check_is_fitted(model)
-    source = _Source.of(files, _columns(model, files, but=keep), block_rows, keep)
-    model._check_table(source.example())
+    source = _Source.open(model, files, keep, block_rows)
     writer = None
     with replacing(out) as part:
         try:
-            for _, start, batch in source.blocks():
-                with naming(f"in the rows from {start} on"):
-                    predicted = pa.Table.from_pandas(predict(source.table(batch)), preserve_index=False)
-                table = _beside(batch, keep, predicted)
-                if writer is None:
-                    writer = pyarrow.parquet.ParquetWriter(part, table.schema)
+            for where, X, batch in source.blocks():
+                with naming(where):
+                    predicted = pa.Table.from_pandas(predict(X), preserve_index=False)
+                twice = set(keep) & set(predicted.column_names)
+                if twice:
+                    raise ValueError(
+                        f"keep={list(keep)!r}: the result has columns of these names itself: {sorted(twice)}"
+                    )
+                kept = {name: batch.column(name) for name in keep}
+                table = pa.table({**kept, **{name: predicted.column(name) for name in predicted.column_names}})
+                writer = writer or pyarrow.parquet.ParquetWriter(part, table.schema)
                 writer.write_table(table)
         finally:
             if writer is not None:
@@ -290,12 +263,3 @@ def _write(
         if writer is None:
             raise ValueError("the files have no rows; at least one is needed")
     return out
-
-
-def _beside(batch: Any, keep: Sequence[str], predicted: Any) -> Any:
-    """Give kept columns of a batch beside predicted ones."""
-    twice = set(keep) & set(predicted.column_names)
-    if twice:
-        raise ValueError(f"keep={list(keep)!r}: the result has columns of these names itself: {sorted(twice)}")
-    kept = {name: batch.column(name) for name in keep}
-    return pa.table({**kept, **{name: predicted.column(name) for name in predicted.column_names}})

@@ -105,7 +105,7 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None) -> Any:
 
 
 def _to_bytes(model: Any, with_estimator: bool) -> bytes:
-    if hasattr(model, "to_local"):  # a model of icqr.distributed
+    if hasattr(model, "to_local"):  # a model of icqr.dask
         model = model.to_local()
     if type(model) not in METHODS.values():
         raise ArtifactError(

@@ -12,13 +12,13 @@ import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 
+from icqr._cluster import gathered, on_each
 from icqr._parquet import Piece, listed, pieces_of, schema_of
 from icqr.cli.columns import as_series, is_written_index
 from icqr.cli.data import check_column
 from icqr.cli.reading import EVERYTHING, Wish
 from icqr.cli.wording import listed_names
-from icqr.distributed.blocks import delayed_blocks
-from icqr.distributed.cluster import gathered, on_each
+from icqr.dask import delayed_blocks
 
 
 @dataclass(frozen=True)

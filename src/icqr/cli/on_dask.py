@@ -41,10 +41,9 @@ def fit_on_dask(source: Source, setting: Setting, out: str, scheduler: str | Non
     check_destination(out, "--out", MODEL_ENDINGS)
     estimator = make_model(setting.model)
     with _cluster(scheduler):
+        from icqr._cluster import dask_twin, is_dask_estimator
         from icqr.cli.blocks import check_block_numbers, open_blocks
-        from icqr.distributed import ICQR
-        from icqr.distributed.blocks import SAMPLE_ROWS
-        from icqr.distributed.training import dask_twin, dask_twin_name
+        from icqr.dask import ICQR, SAMPLE_ROWS
 
         table = open_blocks(str(source.data), Wish(ignore=source.ignore))
         for name in source.ignore:
@@ -55,7 +54,7 @@ def fit_on_dask(source: Source, setting: Setting, out: str, scheduler: str | Non
         frame, n_rows = check_block_numbers(table, [source.target], ["--target"], source.drop_missing)
         features = [name for name in table.example.columns if name != source.target]
         parameters = make_parameters(setting, estimator, table.example[features])
-        if n_rows > SAMPLE_ROWS and dask_twin_name(parameters["estimator"]) is None:
+        if n_rows > SAMPLE_ROWS and not is_dask_estimator(dask_twin(parameters["estimator"])):
             what = "--recommended" if setting.recommended else f"--model {setting.model}"
             others = "without it, --model lightgbm" if setting.recommended else "--model lightgbm"
             table.notes.append(
@@ -84,7 +83,7 @@ def predict_on_dask(model_file: str, data: str, out: str, wanted: Wanted, schedu
         from pyarrow.dataset import dataset, field
 
         from icqr.cli.blocks import open_blocks
-        from icqr.distributed import on_dask, write_parquet
+        from icqr.dask import on_dask, write_parquet
 
         table = open_blocks(data, wish_of(model))
         opened = Table(data, table.example, table.notes, unused=table.unused)
@@ -115,7 +114,7 @@ def audit_on_dask(
     need_report(report_path)
     with _cluster(scheduler):
         from icqr.cli.blocks import check_block_numbers, open_blocks
-        from icqr.distributed import sample
+        from icqr.dask import sample
 
         table = open_blocks(str(source.data))
         names = interval_columns(source, bounds)
@@ -138,7 +137,7 @@ def audit_on_dask(
 
 def _counted(frame: Any, names: list[str], bounds: Bounds) -> list[str]:
     """Say how often the intervals of all rows hold, and those of each group, worst first."""
-    from icqr.distributed import coverage_counts
+    from icqr.dask import coverage_counts
 
     y, lower, upper = names
     whole = coverage_counts(frame, y, lower, upper)
@@ -157,7 +156,7 @@ def _cluster(scheduler: str | None) -> Iterator[Any]:
     """Give a client of the scheduler or of a cluster here, with progress; say where its dashboard is."""
     for module in ("dask.dataframe", "distributed"):
         need(module, "--engine dask", "icqr[dask]")
-    from icqr.distributed import LostWorkerError, connect, dashboard, progress
+    from icqr.dask import LostWorkerError, connect, dashboard, progress
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error, in one line
     local: dict[str, Any] = (

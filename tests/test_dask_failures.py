@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import icqr
-from icqr.distributed import CQR, LostWorkerError, connect, on_dask, progress, write_parquet
+from icqr.dask import CQR, LostWorkerError, connect, on_dask, progress, write_parquet
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -55,7 +55,7 @@ def some_worker(client: Any) -> int:
 
 
 def test_without_a_client_the_error_says_how_to_get_one(models: Any, rows: Any) -> None:
-    with pytest.raises(RuntimeError, match=r"there is no client of one\..*icqr\.distributed\.connect\(\)"):
+    with pytest.raises(RuntimeError, match=r"there is no client of one\..*icqr\.dask\.connect\(\)"):
         on_dask(models["CQR"]).calibrate(*in_blocks(rows))
 
 
@@ -119,7 +119,7 @@ def kill_trainer(client: Any) -> None:
 @pytest.mark.slow
 def test_training_that_never_survives_fails_by_name(client: Any, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lightgbm = pytest.importorskip("lightgbm")
-    monkeypatch.setattr("icqr.distributed.training.ATTEMPTS", 1)
+    monkeypatch.setattr("icqr._cluster.ATTEMPTS", 1)
     estimator = lightgbm.DaskLGBMRegressor(n_estimators=100_000)
     threading.Thread(target=kill_trainer, args=(client,), daemon=True).start()
     model = CQR(estimator)
@@ -165,7 +165,7 @@ def test_a_block_too_large_for_a_worker_is_named(models: Any, rows: Any) -> None
 def test_work_that_no_worker_can_do_ends(
     workers: Any, said: str, models: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("icqr.distributed.cluster.PATIENCE", 2.0)
+    monkeypatch.setattr("icqr._cluster.PATIENCE", 2.0)
     # So little memory that Python itself fills it; Dask would end such a worker, and start it again, for ever.
     with (
         dask.config.set({"distributed.worker.memory.terminate": False}),

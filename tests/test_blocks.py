@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import warnings
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
-from icqr._order_statistics import Counts, Search, from_keys, select, to_keys
+from icqr._blocks import calibration_in_blocks, order_statistics
 from icqr.calibration import COVERAGES, Calibration, Conformity, SelectedCalibration, sort_by_group
-from icqr.scored import Scored, ScoredBlocks
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=True, allow_subnormal=True)
 
 
-class InMemory(ScoredBlocks):
-    def __init__(self, blocks: list[Scored]) -> None:
-        self.blocks = blocks
-
-    def reduce(self, function: Any, merge: Any) -> Any:
-        return merge([function(block) for block in self.blocks])
+def in_memory(blocks: list[Calibration]) -> Any:
+    return lambda function, merge: merge([function(block) for block in blocks])
 
 
-def scored(scores: np.ndarray, labels: np.ndarray, n_groups: int) -> Scored:
-    return Scored(sort_by_group(scores, labels, n_groups), 0, None)
-
-
-@given(hnp.arrays(np.float64, st.integers(1, 50), elements=ANY_FLOAT))
-def test_keys_have_the_order_of_the_numbers_and_lead_back_to_them(values: np.ndarray) -> None:
-    keys = to_keys(values)
-    np.testing.assert_array_equal(from_keys(keys), values)
-    np.testing.assert_array_equal(keys[:, None] < keys, values[:, None] < values)
+def calibrated(scores: np.ndarray, labels: np.ndarray, whole: Calibration, coverages: Any, max_scores: int) -> Any:
+    """The calibration by seven blocks, for a model that has the settings of the one by all rows."""
+    settings = {"conformity": whole.conformity, "small_groups": whole.small_groups, "guarantee": whole.guarantee}
+    model: Any = SimpleNamespace(
+        coverage=0.8, coverage_=0.8, n_groups_=len(whole.scores) - 1, calibration_=whole, conformity_=whole.conformity
+    )
+    model.small_groups = whole.small_groups
+    blocks = [
+        Calibration(scores=sort_by_group(scores[i::7], labels[i::7], model.n_groups_), **settings) for i in range(7)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # groups that are too small
+        return calibration_in_blocks(model, lambda share: in_memory(blocks), len(scores), coverages, max_scores)
 
 
 @given(st.data())
@@ -49,28 +48,30 @@ def test_selected_numbers_are_those_of_a_full_sort(data: st.DataObject) -> None:
         n = data.draw(st.integers(0, 12))
         values = np.array([[data.draw(st.sampled_from(pool)) for _ in range(n_sides)] for _ in range(n)])
         labels = np.array([data.draw(st.integers(-1, n_groups - 1)) for _ in range(n)], dtype=int)
-        blocks.append(sort_by_group(values.reshape(n, n_sides), labels, n_groups))
-    whole = [np.sort(np.concatenate(parts), axis=0) for parts in zip(*blocks, strict=True)]
+        scores = sort_by_group(values.reshape(n, n_sides), labels, n_groups)
+        blocks.append(Calibration(Conformity(symmetric=n_sides == 1), scores))
+    whole = [np.sort(np.concatenate(parts), axis=0) for parts in zip(*(block.scores for block in blocks), strict=True)]
     whole.append(np.sort(np.concatenate(whole), axis=0))
     groups = np.repeat(np.arange(len(whole)), [len(part) for part in whole])
     if len(groups) == 0:
         return
     ranks = np.concatenate([1 + np.arange(len(part)) for part in whole])
-    found = select(lambda count, merge: merge([count(block) for block in blocks]), groups, ranks, n_sides)
+    found = order_statistics(in_memory(blocks), groups, ranks, n_sides)
     np.testing.assert_array_equal(found, np.concatenate(whole))
 
 
-def test_a_pass_brings_at_most_65536_counts_for_a_number() -> None:
+def test_a_pass_brings_256_counts_for_a_number() -> None:
     rng = np.random.default_rng(0)
-    blocks = [(np.sort(rng.normal(size=(200_000, 1)), axis=0),) for _ in range(3)]
-    search = Search(np.array([0]), np.array([0]), np.array([300_000]), np.zeros(1, dtype=np.uint64))
+    scores = np.sort(rng.normal(size=(3, 200_000, 1)), axis=1)
     sizes = []
-    for _ in range(4):
-        counted = Counts.merged([search.count(block) for block in blocks])
-        sizes.append(len(counted.codes))
-        search = search.narrowed(counted)
-    assert max(sizes) <= 65_536
-    assert from_keys(search.found)[0] == np.sort(np.concatenate([block[0][:, 0] for block in blocks]))[299_999]
+
+    def reduce(function: Any, merge: Any) -> Any:
+        merged = merge([function(Calibration(Conformity(), (block,))) for block in scores])
+        sizes.append(merged.size)
+        return merged
+
+    assert order_statistics(reduce, np.array([0]), np.array([300_000]))[0, 0] == np.sort(scores.ravel())[299_999]
+    assert sizes == [256] * 8
 
 
 @pytest.mark.parametrize("small_groups", ["pooled", "infinite"])
@@ -81,10 +82,8 @@ def test_a_selected_calibration_answers_as_one_with_all_scores(symmetric: bool, 
     scores = rng.normal(size=(n, 1 if symmetric else 2))
     labels = rng.choice([-1, 0, 1, 2, 3], size=n, p=[0.01, 0.6, 0.38, 0.01, 0.0])  # group 3 has no row
     conformity = Conformity(symmetric=symmetric)
-    parts = [scored(scores[i::7], labels[i::7], n_groups) for i in range(7)]
-    selected = InMemory(parts).summed_up(n, symmetric, COVERAGES, most_scores=100)
-    ours = selected.calibration(conformity, small_groups, "group-wise")
     all_of_them = Calibration.from_scores(conformity, scores, labels, n_groups, small_groups, "group-wise")
+    ours = calibrated(scores, labels, all_of_them, COVERAGES, max_scores=100)
     assert isinstance(ours, SelectedCalibration)
     assert sum(len(group) for group in ours.scores) < 100
     np.testing.assert_array_equal(ours.sizes, all_of_them.sizes)
@@ -100,10 +99,10 @@ def test_a_selected_calibration_answers_as_one_with_all_scores(symmetric: bool, 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_a_coverage_whose_score_was_not_kept_is_refused_by_name(symmetric: bool) -> None:
     scores = np.random.default_rng(2).normal(size=(5000, 1 if symmetric else 2))
-    block = scored(scores, np.zeros(5000, dtype=int), 1)
-    selected = InMemory([block]).summed_up(5000, symmetric, [0.8, Fraction(9, 10)], most_scores=100)
-    calibration = selected.calibration(Conformity(symmetric=symmetric), "error", "marginal")
-    message = r"of 5000 calibration scores only those for coverage=0\.8, 9/10 were kept.* calibrate again, with"
+    labels = np.zeros(5000, dtype=int)
+    whole = Calibration.from_scores(Conformity(symmetric=symmetric), scores, labels, 1)
+    calibration = calibrated(scores, labels, whole, [Fraction(9, 10)], max_scores=100)
+    message = r"of 5000 calibration scores only those for coverage=9/10, 0\.8 were kept.* calibrate again, with"
     with pytest.raises(ValueError, match=message):
         calibration.offsets(0.77, np.array([0]))
     for coverage in (0.8, 0.9):
@@ -113,7 +112,7 @@ def test_a_coverage_whose_score_was_not_kept_is_refused_by_name(symmetric: bool)
 def test_few_scores_are_all_kept_and_equal_those_of_one_table() -> None:
     rng = np.random.default_rng(3)
     scores, labels = rng.normal(size=(300, 1)), rng.integers(0, 3, size=300)
-    parts = [scored(scores[i::4], labels[i::4], 3) for i in range(4)]
-    merged = InMemory(parts).summed_up(300, True, COVERAGES, most_scores=300)
-    for ours, whole in zip(merged.scores, sort_by_group(scores, labels, 3), strict=True):
-        np.testing.assert_array_equal(ours, whole)
+    whole = Calibration.from_scores(Conformity(), scores, labels, 3, "pooled")
+    ours = calibrated(scores, labels, whole, COVERAGES, max_scores=300)
+    for mine, other in zip(ours.scores, whole.scores, strict=True):
+        np.testing.assert_array_equal(mine, other)

@@ -9,30 +9,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import icqr
 from icqr._predicting import EXPLAINED
-from icqr.calibration import COVERAGES, SelectedCalibration
-from icqr.distributed import CQR, ICQR, QR, Naive, connect, on_dask, progress, sample, write_parquet
-from icqr.distributed.blocks import Blocks, Cut, DaskRows, shared_out
-from icqr.distributed.estimators import _light
+from icqr.calibration import COVERAGES, Calibration, SelectedCalibration
+from icqr.dask import CQR, ICQR, QR, Naive, connect, on_dask, progress, sample, write_parquet
 
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
-SMALL = HistGradientBoostingRegressor(max_iter=15)
+SMALL = HistGradientBoostingRegressor(max_iter=15, random_state=0)
 THREE = icqr.KMeansPartition(choose=3)
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with connect(n_workers=2, dashboard_address=":0") as client:
+def client(scheduler: str) -> Iterator[Any]:
+    with connect(scheduler) as client:
         yield client
 
 
@@ -77,9 +77,7 @@ def test_calibration_equals_the_local_one_to_the_bit(
     ours = on_dask(models["ICQR"]).calibrate(*in_form(form, *frames))
     for mine, other in zip(ours.calibration_.scores, local.calibration_.scores, strict=True):
         np.testing.assert_array_equal(mine, other)
-    for mine, other in zip(ours.novelty_.distances, local.novelty_.distances, strict=True):
-        np.testing.assert_array_equal(mine, other)
-    assert ours.n_crossed_ == local.n_crossed_
+    pd.testing.assert_frame_equal(ours.explain(rows[0]), local.explain(rows[0]))
     pd.testing.assert_frame_equal(ours.groups_, local.groups_)
 
 
@@ -198,13 +196,15 @@ def test_arrays_give_arrays(form: str, client: Any, models: Any, rows: Any, fram
     np.testing.assert_array_equal(model.explain(lazy).compute()["lower"], local.explain(X)["lower"])
 
 
-def test_workers_get_no_more_scores_than_they_need(models: Any) -> None:
-    for name in ("Naive", "CQR", "ICQR"):
-        model = on_dask(models[name])
-        sent = model.for_workers([0.8, 0.9])
-        assert sum(map(len, sent.calibration_.scores)) <= 3 * (model.n_groups_ + 1)
-        assert sent.novelty_ is None
-        assert sum(map(len, model.calibration_.scores)) == 300  # its own is as it was
+def test_workers_get_no_more_scores_than_they_need(models: Any, rows: Any, frames: Any) -> None:
+    model = on_dask(copied(models["CQR"]))
+    scores = np.random.default_rng(0).normal(size=(1_000_000, 1))
+    calibration = Calibration.from_scores(model.conformity_, scores, np.zeros(len(scores), dtype=np.intp), 1)
+    lazy = model.with_calibration(calibration).predict_interval(frames[0], [0.8, 0.9])
+    assert len(cloudpickle.dumps(dict(lazy.dask))) < 1_000_000  # the scores alone are 8 MB
+    np.testing.assert_array_equal(
+        lazy.compute(scheduler="synchronous")[["lower_0.9", "upper_0.9"]], model.predict_interval(rows[0], 0.9)
+    )
 
 
 def test_several_coverages_have_a_column_for_each_bound(models: Any, rows: Any, frames: Any) -> None:
@@ -295,15 +295,25 @@ def test_a_users_groups_are_found_in_all_rows(client: Any, rows: Any) -> None:
     assert model.groups_["rule"].tolist() == ["shop = big", "shop = rare"]
 
 
-def test_models_of_lightgbm_get_one_thread_on_workers_and_keep_theirs_here() -> None:
+def test_models_of_lightgbm_get_one_thread_on_workers_and_keep_theirs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     lightgbm = pytest.importorskip("lightgbm")
     X, y = np.random.default_rng(0).uniform(size=(2, 200, 1))
-    light = lightgbm.LGBMRegressor(n_estimators=2, n_jobs=2, verbose=-1)
-    residual = CQR(icqr.ResidualQuantiles(light), random_state=0).fit(X, y[:, 0])
-    pipeline = CQR(make_pipeline(StandardScaler(), light), random_state=0).fit(X, y[:, 0])
-    assert [model.n_jobs for model in _light(residual.for_workers().model_)] == [1] * 15
-    assert [model.n_jobs for model in _light(pipeline.for_workers().model_)] == [1] * 3
-    assert {model.n_jobs for model in (*_light(residual.model_), *_light(pipeline.model_))} == {2}
+    light = lightgbm.LGBMRegressor(n_estimators=2, n_jobs=2, verbose=-1, random_state=0)
+    predict, threads = lightgbm.LGBMRegressor.predict, list[int]()
+
+    def recorded(model: Any, *arguments: Any, **options: Any) -> Any:
+        threads.append(model.n_jobs)
+        return predict(model, *arguments, **options)
+
+    for estimator, n_models in ((icqr.ResidualQuantiles(light), 15), (make_pipeline(StandardScaler(), light), 3)):
+        model = CQR(estimator, random_state=0).fit(X, y[:, 0])
+        threads.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(lightgbm.LGBMRegressor, "predict", recorded)
+            lazy = model.predict_interval(da.from_array(X)).compute(scheduler="synchronous")
+            assert threads == [1] * n_models
+            np.testing.assert_array_equal(model.predict_interval(X), lazy)
+            assert threads[n_models:] == [2] * n_models
 
 
 def test_a_local_booster_is_told_that_it_sees_a_sample(client: Any, frames: Any) -> None:
@@ -333,39 +343,41 @@ def test_a_saved_model_predicts_on_a_cluster(tmp_path: Path, client: Any, rows: 
 # -- Samples and splits ----------------------------------------------------------------------------------------------
 
 
-def test_every_block_gives_the_same_share_of_rows() -> None:
-    lengths = np.array([100, 0, 1, 250, 49])
-    for size in (0, 1, 7, 133, 400):
-        shares = shared_out(size, lengths)
-        assert shares.sum() == size
-        assert np.all((shares >= 0) & (shares <= lengths))
-        assert np.all(np.abs(shares - size * lengths / 400) < 1)
+class Remembers(RegressorMixin, BaseEstimator):
+    """Knows the rows that it was fitted to, and predicts 0: so a row's score is its y, by which we know it again."""
+
+    def fit(self, X: Any, y: Any) -> Remembers:
+        self.seen_ = np.asarray(X["place"])
+        return self
+
+    def predict_quantiles(self, X: Any, levels: Any) -> Any:
+        return np.zeros((len(X), len(levels)))
 
 
-def test_a_block_is_cut_the_same_each_time_and_completely() -> None:
-    held_out, rest = (Cut(5, np.array([3, 4]), one).rows(1, 10) for one in (True, False))
-    assert sorted([*held_out, *rest]) == list(range(10))
-    assert len(held_out) == 4
-    np.testing.assert_array_equal(held_out, Cut(5, np.array([3, 4]), True).rows(1, 10))
-    assert not np.array_equal(held_out, Cut(6, np.array([3, 4]), True).rows(1, 10))
+@pytest.mark.parametrize("sample_rows", [600, 200])
+def test_rows_train_or_calibrate_never_both(sample_rows: int, client: Any, frames: Any) -> None:
+    X = frames[0].assign(place=frames[0].index.to_series())
+    places = X["place"].astype(float)
+    fits = [CQR(Remembers(), random_state=seed).fit(X, places, sample_rows=sample_rows) for seed in (0, 0, 1)]
+    held_out = [set(model.calibration_.scores[0].ravel()) for model in fits]
+    seen = [set(model.model_.models_[0].seen_) for model in fits]
+    assert (len(held_out[0]), len(seen[0])) == (200, 400 * sample_rows // 600 + sample_rows % 3 // 2)
+    assert held_out[0].isdisjoint(seen[0])
+    assert [sum(120 * block <= place < 120 * (block + 1) for place in held_out[0]) for block in range(5)] == [40] * 5
+    assert held_out[0] == held_out[1] != held_out[2]
+    assert seen[0] == seen[1]
 
 
-def test_the_sample_is_split_as_the_rows_are(client: Any, rows: Any, frames: Any) -> None:
-    numbered = frames[0].assign(place=frames[0].index)
-    given = DaskRows.to_fit(numbered, frames[1], sample_rows=200)
-    np.testing.assert_array_equal(given.X["place"], given.index)
-    np.testing.assert_array_equal(given.y, rows[1].iloc[given.index])
-    train, held_out = given.split(1 / 3, seed=3)
-    assert (train.total, held_out.total, len(train) + len(held_out)) == (400, 200, 200)
-    parts = [client.compute(part.blocks.map(places_of)) for part in (train, held_out)]
-    places = [np.concatenate(client.gather(part)) for part in parts]
-    assert sorted(np.concatenate(places)) == list(range(600))
-    assert set(train.X["place"]) <= set(places[0])
-    assert set(held_out.X["place"]) <= set(places[1])
-
-
-def places_of(X: pd.DataFrame, y: Any, number: int) -> np.ndarray:
-    return X["place"].to_numpy()
+@pytest.mark.parametrize("partition", ["auto", icqr.ScorePartition()])
+def test_groups_by_difficulty_come_from_rows_that_the_model_has_not_seen(
+    partition: Any, client: Any, rows: Any, frames: Any
+) -> None:
+    """A model that knows its rows by heart has no errors there, and would find no group that is harder."""
+    lightgbm = pytest.importorskip("lightgbm")
+    estimator = lightgbm.DaskLGBMRegressor(n_estimators=200, min_child_samples=1, num_leaves=200)
+    model = ICQR(estimator, partition=partition, random_state=0).fit(*frames)
+    assert model.n_train_ == 320  # a fifth of 400 was left out
+    model.to_local().calibrate(*rows)
 
 
 def test_a_sample_of_all_rows_is_all_rows(client: Any, rows: Any, frames: Any) -> None:
@@ -384,7 +396,7 @@ def test_a_scheduler_that_does_not_answer_is_named() -> None:
 
 def test_local_classes_refuse_collections_and_name_ours(frames: Any, models: Any) -> None:
     for work in (lambda: icqr.ICQR().fit(*frames), lambda: models["CQR"].predict_interval(frames[0])):
-        with pytest.raises(TypeError, match=r"icqr\.distributed\.ICQR .* takes it"):
+        with pytest.raises(TypeError, match=r"icqr\.dask\.ICQR .* takes it"):
             work()
 
 
@@ -449,10 +461,6 @@ def test_progress_is_told_block_by_block(client: Any, models: Any, frames: Any) 
     with progress(lambda *step: told.append(step)):
         on_dask(models["CQR"]).calibrate(*frames)
     assert [step for step in told if step[0] == "scoring"] == [("scoring", i, 5) for i in range(1, 6)]
-
-
-def test_blocks_are_read_when_their_lengths_are_unknown(client: Any, frames: Any) -> None:
-    assert Blocks.of(*frames).lengths.tolist() == [120] * 5
 
 
 def test_blocks_of_files_stay_as_they_are_when_few_columns_are_read(

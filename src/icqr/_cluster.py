@@ -1,0 +1,364 @@
+"""The cluster: a client for it, work on blocks with named failures and progress, training that survives lost workers.
+
+Blocks that a lost worker held are computed again by Dask itself. What Dask leaves open is answered here: a block that
+ends every worker, a cluster on which no worker can work, and training by libraries whose workers wait for each other.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.util import find_spec
+from queue import Empty, SimpleQueue
+from signal import SIG_IGN, SIGINT, signal
+from threading import Thread, current_thread, main_thread
+from typing import Any, TypeAlias, TypeVar
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from distributed import CancelledError, Client, Future, KilledWorker, WorkerPlugin, futures_of, get_client
+from sklearn.base import clone
+
+from icqr._libraries import class_names
+from icqr._messages import warn
+from icqr.quantiles import QuantileModel
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+T = TypeVar("T")
+
+#: Seconds without a worker that can work, after which we give up.
+PATIENCE = 120.0
+#: Training is started this often when workers are lost.
+ATTEMPTS = 3
+#: Results of this many blocks are merged by one task.
+_FAN_IN = 16
+_ADVICE = (
+    "Make blocks smaller (X.repartition(partition_size='32MB'), X.rechunk((100_000, -1)), or Parquet files with "
+    "smaller row groups), or give each worker more memory: a worker needs about 300 MB and ten times a block."
+)
+_progress: ContextVar[Progress | None] = ContextVar("icqr_progress", default=None)
+
+
+class LostWorkerError(RuntimeError):
+    """Workers of the cluster are gone, ended too often at the same work, or have no memory left to go on."""
+
+
+# -- The client ------------------------------------------------------------------------------------------------------
+
+
+def connect(address: str | None = None, timeout: float = 10.0, **local: Any) -> Client:
+    """Connect to a Dask scheduler, or start a cluster on this machine.
+
+    Parameters
+    ----------
+    address : str, optional
+        The scheduler's address, for example ``"tcp://10.0.0.5:8786"``. By default a cluster of processes is started
+        here: one worker per core, each with its share of the memory.
+    timeout : float, default=10
+        Seconds to wait for the scheduler.
+    **local : optional
+        For the cluster on this machine: `n_workers`, `memory_limit` and what else Dask's `LocalCluster` takes.
+
+    Returns
+    -------
+    distributed.Client
+        Close it when done, or use it in a ``with`` block. `dashboard_link` is the dashboard's address.
+
+    Examples
+    --------
+    >>> with connect(n_workers=1, processes=False, dashboard_address=None) as client:
+    ...     client.submit(sum, [1, 2]).result()
+    3
+    """
+    if address is None:
+        # On a busy machine a killed worker's successor may need longer than Dask's 15 s, and would be turned away.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "120s"})
+        client = Client(**{"processes": True, "threads_per_worker": 1, **local})
+        client.register_plugin(_LeavesInterrupts(), name="icqr-interrupts")
+        return client
+    try:
+        return Client(address, timeout=timeout)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"no Dask scheduler answers at {address!r} within {timeout:g} s ({error}). Check the address, start one by "
+            "`dask scheduler`, or leave the address out for a cluster on this machine."
+        ) from error
+
+
+class _LeavesInterrupts(WorkerPlugin):
+    """Ctrl-C in a terminal reaches all its processes; it is the client's to answer, which then ends the workers."""
+
+    def setup(self, worker: Any) -> None:
+        if current_thread() is main_thread():  # of a process of its own
+            signal(SIGINT, SIG_IGN)
+
+
+def current_client() -> Client:
+    """Return the client in use, or say how to get one."""
+    try:
+        return get_client()
+    except ValueError as error:
+        raise RuntimeError(
+            "Dask collections are fitted and calibrated on a cluster, and there is no client of one. "
+            "`client = icqr.dask.connect()` starts a cluster on this machine, `connect('tcp://…:8786')` uses another. "
+            "For Parquet files and no cluster, see icqr.streaming."
+        ) from error
+
+
+def dashboard(client: Client) -> str | None:
+    """Return the address of the cluster's dashboard, if it has one: a scheduler without bokeh has none."""
+    return client.dashboard_link if client.run_on_scheduler(_has_bokeh) else None
+
+
+def _has_bokeh() -> bool:
+    return find_spec("bokeh") is not None
+
+
+@contextmanager
+def progress(report: Progress) -> Iterator[None]:
+    """Have ``report(step, done, total)`` called as blocks are finished, for what runs in the ``with`` block.
+
+    Examples
+    --------
+    >>> with progress(lambda step, done, total: print(f"{step}: {done} of {total}")):
+    ...     pass  # model.fit(X, y)
+    """
+    token = _progress.set(report)
+    try:
+        yield
+    finally:
+        _progress.reset(token)
+
+
+# -- Work on blocks --------------------------------------------------------------------------------------------------
+
+
+def shared(thing: Any) -> Any:
+    """Return an object as one node of the task graph: it is sent to each worker once, not once with each task."""
+    return dask.delayed(thing, traverse=False, pure=False)
+
+
+def on_each(function: Callable[..., Any], parts: Sequence[Any], *arguments: Any) -> list[Any]:
+    """Return ``function(part, *arguments)`` of each delayed part, delayed."""
+    work, nodes = dask.delayed(function, pure=False), [shared(argument) for argument in arguments]
+    return [work(part, *nodes) for part in parts]
+
+
+def persisted(parts: Sequence[Any], step: str) -> list[Any]:
+    """Compute delayed parts and leave them on the workers; what a lost worker held is computed again."""
+    with _large_models():
+        kept = list(current_client().persist(list(parts)))
+    _finish(futures_of(kept), step)
+    return kept
+
+
+def gathered(parts: Sequence[Any], step: str) -> list[Any]:
+    """Compute delayed parts and bring them here."""
+    with _large_models():
+        futures = current_client().compute(list(parts))
+    _finish(futures, step)
+    with _named_failures():
+        return list(current_client().gather(futures))
+
+
+def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) -> T:
+    """Merge delayed parts on the workers, a few at a time, and bring only the last result here."""
+    merging = dask.delayed(merge, pure=False)
+    level = list(parts)
+    while True:
+        level = [merging(level[start : start + _FAN_IN]) for start in range(0, len(level), _FAN_IN)]
+        if len(level) == 1:
+            return gathered(level, step)[0]  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _large_models() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # A model with millions of scores is large, and goes to each worker once.
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        yield
+
+
+@contextmanager
+def _named_failures() -> Iterator[None]:
+    try:
+        yield
+    except KilledWorker as error:
+        raise LostWorkerError(
+            f"workers ended again and again at the same block ({error}). Most often a block is too large for a "
+            f"worker's memory. {_ADVICE}"
+        ) from error
+
+
+def _finish(futures: Sequence[Future], step: str) -> None:
+    """Wait for futures, report progress, and raise the first error; raise too if no worker can work for too long."""
+    client, report = current_client(), _progress.get()
+    done: SimpleQueue[Future] = SimpleQueue()
+    for future in futures:
+        future.add_done_callback(done.put)
+
+    count, last_worked = 0, time.monotonic()
+    while count < len(futures):
+        try:
+            future = done.get(timeout=1.0)
+        except Empty:
+            # A scheduler's own `no-workers-timeout` is off by default, and leaves out tasks of paused workers.
+            workers = client.scheduler_info(n_workers=-1)["workers"].values()
+            if any(worker["status"] == "running" for worker in workers):
+                last_worked = time.monotonic()
+            elif time.monotonic() - last_worked > PATIENCE:
+                raise LostWorkerError(_no_work(len(workers))) from None
+            continue
+        if future.status != "finished":
+            with _named_failures():
+                future.result()
+        count, last_worked = count + 1, time.monotonic()
+        if report is not None:
+            report(step, count, len(futures))
+
+
+def _no_work(n_workers: int) -> str:
+    if not n_workers:
+        return f"the cluster has had no worker for {PATIENCE:g} s; start some"
+    return (
+        f"the memory of all {n_workers} workers has been too full to go on for {PATIENCE:g} s, so that Dask has "
+        f"paused them. {_ADVICE}"
+    )
+
+
+# -- Training --------------------------------------------------------------------------------------------------------
+
+
+#: Estimators that train on a cluster, by the local one that has the same parameters.
+_DASK_TWINS = {
+    "lightgbm.LGBMRegressor": "lightgbm.DaskLGBMRegressor",
+    "xgboost.XGBRegressor": "xgboost.dask.DaskXGBRegressor",
+}
+
+
+def is_dask_estimator(estimator: Any) -> bool:
+    """Tell whether an estimator trains on a cluster."""
+    return not {"lightgbm.DaskLGBMRegressor", "xgboost.DaskXGBRegressor"}.isdisjoint(class_names(estimator))
+
+
+def dask_twin(estimator: Any) -> Any:
+    """Return the Dask estimator with the parameters of a local one of LightGBM or XGBoost; any other as it is."""
+    twin = _DASK_TWINS.get(class_names(estimator)[0])
+    if twin is None:
+        return estimator
+    module, _, name = twin.rpartition(".")
+    return getattr(importlib.import_module(module), name)(**estimator.get_params())
+
+
+def local_twin(estimator: Any) -> Any:
+    """Return the local estimator with a Dask estimator's parameters; any other as it is."""
+    if isinstance(estimator, QuantileModel) and is_dask_estimator(estimator.estimator):
+        return clone(estimator).set_params(estimator=local_twin(estimator.estimator))
+    if not is_dask_estimator(estimator):
+        return estimator
+    package = importlib.import_module(type(estimator).__module__.partition(".")[0])
+    params = {key: value for key, value in estimator.get_params().items() if key not in ("client", "coll_cfg")}
+    return getattr(package, type(estimator).__name__.removeprefix("Dask"))().set_params(**params)
+
+
+def warn_about_sample(estimator: Any, n_sample: int, n_train: int) -> None:
+    """Warn that an estimator sees only a sample, if there is one that would train on all rows."""
+    twin = _DASK_TWINS.get(class_names(estimator)[0])
+    if twin is not None and n_sample < n_train:
+        warn(
+            f"{type(estimator).__name__} is fitted on a sample of {n_sample} of {n_train} training rows; {twin} trains "
+            "on all of them, on the cluster."
+        )
+
+
+def fit_on_cluster(estimators: Sequence[Any], parts: Sequence[Any], lengths: list[int], example: Any) -> list[Any]:
+    """Train local estimators by their Dask twins on all rows, and return them fitted.
+
+    Parameters
+    ----------
+    estimators : list
+        Unfitted estimators of LightGBM or XGBoost.
+    parts : list of delayed objects
+        Blocks of rows as the library takes them, then blocks of targets.
+    lengths : list of int
+        Their numbers of rows.
+    example : table
+        A row.
+    """
+    # Held by the workers, so that each estimator is trained without reading the rows again.
+    held = persisted(parts, "encoding")
+
+    def train(client: Client) -> list[Any]:
+        blocks = [Future(future.key, client) for future in futures_of(held)]
+        y = _array(blocks[len(lengths) :], [(n,) for n in lengths])
+        if isinstance(example, pd.DataFrame):
+            X = dd.from_delayed(blocks[: len(lengths)], meta=example.iloc[:0], verify_meta=False)
+        else:
+            X = _array(blocks[: len(lengths)], [(n, example.shape[1]) for n in lengths])
+        return [_fitted(estimator, X, y, client) for estimator in estimators]
+
+    return _trained(train)
+
+
+def _array(blocks: list[Any], shapes: list[tuple[int, ...]]) -> Any:
+    parts = [da.from_delayed(block, shape, dtype=np.float64) for block, shape in zip(blocks, shapes, strict=True)]
+    return da.concatenate(parts)
+
+
+def _fitted(estimator: Any, X: Any, y: Any, client: Client) -> Any:
+    twin = dask_twin(estimator)
+    twin.client = client
+    twin.fit(X, y)
+    if hasattr(twin, "to_local"):  # LightGBM
+        return twin.to_local()
+    estimator.load_model(twin.get_booster().save_raw("ubj"))
+    return estimator
+
+
+def _trained(train: Callable[[Client], T]) -> T:
+    """Return what training by a library's own workers gives; if a worker is lost, start anew, and give up by name.
+
+    LightGBM's workers talk to each other, and one that waits for another that is gone waits for ever. So training has a
+    client of its own, and Dask tells us when a worker goes: we then close that client, which withdraws all that it
+    asked for, and restart the other workers. There is no other way to stop them.
+    """
+    client, lost = current_client(), list[str]()
+    for _ in range(ATTEMPTS):
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise LostWorkerError(_no_work(0)) from error
+        asking = Client(client.scheduler.address, security=client.security, set_as_default=False)
+        lost.clear()
+
+        def on_event(event: tuple[float, dict[str, Any]], asking: Client = asking) -> None:
+            if event[1].get("action") == "remove-worker":
+                lost.append(event[1]["worker"])
+                Thread(target=asking.close, daemon=True).start()  # events come to a thread that must not wait
+
+        client.subscribe_topic("all", on_event)
+        try:
+            with asking.as_current(), warnings.catch_warnings():
+                # LightGBM says so whether n_jobs was set or not: a worker's threads are Dask's.
+                warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored", UserWarning)
+                return train(asking)
+        except (Exception, CancelledError):
+            if not lost:
+                raise
+            warn(f"A worker was lost while training ({', '.join(lost)}).")
+        finally:
+            client.unsubscribe_topic("all")
+            asking.close()
+        client.restart_workers(list(client.nthreads()), raise_for_error=False)
+    raise LostWorkerError(
+        f"training was started {ATTEMPTS} times, and each time a worker was lost ({', '.join(lost)}). Most often its "
+        "memory is too small for the rows it must hold: give the workers more memory, use more of them, or train on "
+        "fewer rows."
+    )

@@ -1,0 +1,721 @@
+"""The same methods on Dask collections: rows that one machine can't hold.
+
+`ICQR`, `CQR`, `QR` and `Naive` have the parameters and methods of the local classes and take Dask DataFrames and Arrays
+besides tables. They need a client: `connect` returns one, of a cluster on this machine or elsewhere. The result is an
+ordinary fitted model (`to_local`), and any fitted model works on Dask collections (`on_dask`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+try:
+    import dask
+    import dask.array as da
+    import dask.dataframe as dd
+except ImportError as error:
+    raise ImportError('icqr.dask needs dask: pip install "icqr[dask]"') from error
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from icqr import regressors
+from icqr._blocks import Reduce, calibration_in_blocks, score_block
+from icqr._cluster import (
+    LostWorkerError,
+    connect,
+    dashboard,
+    fit_on_cluster,
+    gathered,
+    is_dask_estimator,
+    local_twin,
+    on_each,
+    persisted,
+    progress,
+    reduced,
+    shared,
+    warn_about_sample,
+)
+from icqr._libraries import class_names, seeded
+from icqr._predicting import (
+    EXPLAINED,
+    NOT_CALIBRATED,
+    Coverages,
+    IntervalRegressor,
+    interval_columns,
+    interval_names,
+    is_list,
+)
+from icqr._tables import FloatArray, IntArray, Table, take_rows
+from icqr.calibration import COVERAGES, MOST_SCORES, Calibration, quantile_levels, reduced_to, rows_needed
+from icqr.partition import GroupPartition
+from icqr.quantiles import PointModel, QuantileModel, bare
+from icqr.rows import check_target, held_out_size, naming
+
+__all__ = [
+    "CQR",
+    "ICQR",
+    "QR",
+    "LostWorkerError",
+    "Naive",
+    "connect",
+    "coverage_counts",
+    "dashboard",
+    "on_dask",
+    "progress",
+    "sample",
+    "write_parquet",
+]
+
+#: Importance, groups and models without a Dask estimator are learned from a sample of this many rows.
+SAMPLE_ROWS = 200_000
+
+T = TypeVar("T")
+
+
+# -- The methods -----------------------------------------------------------------------------------------------------
+
+
+class _OnDask(IntervalRegressor):
+    """What a method needs to take Dask collections; tables go to the local class."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_calibration: Any = None,
+        y_calibration: Any = None,
+        *,
+        sample_rows: int = SAMPLE_ROWS,
+        coverages: Sequence[float] = COVERAGES,
+        max_scores: int = MOST_SCORES,
+        **fit_params: Any,
+    ) -> Self:
+        """Fit the model, learn the groups and calibrate.
+
+        Parameters
+        ----------
+        X, y : Dask DataFrame and Series, or Dask Arrays
+            Rows to train on; unless calibration rows are given, `calibration_size` of every block is set aside for
+            calibration. Tables are fitted here, as the local class does it.
+        X_calibration, y_calibration : optional
+            Calibration rows, which the model must not have seen.
+        sample_rows : int, default=200_000
+            Importance and groups are learned from this many random rows, and the model too unless it is
+            `lightgbm.DaskLGBMRegressor` or `xgboost.dask.DaskXGBRegressor`: these train on all rows, on the cluster.
+        coverages, max_scores
+            See `calibrate`.
+        **fit_params : optional
+            For the estimator's own fit, if it is fitted on the sample; none with a value per row.
+
+        Returns
+        -------
+        self
+        """
+        fresh = {"X_calibration": X_calibration, "y_calibration": y_calibration}
+        fresh = {name: values for name, values in fresh.items() if values is not None}
+        if not is_collection(X) or (fresh and isinstance(self, regressors.QR)):  # which refuses calibration rows
+            return super().fit(X, y, **fresh, **fit_params)
+        self._check_parameters()
+        on_cluster = is_dask_estimator(bare(self.estimator))
+        _check_fit(fresh, fit_params, sample_rows, on_cluster)
+        split_seed, model_seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
+
+        # Rows to train on and to calibrate with stay where they are; a bounded sample of both comes here.
+        rows = _Rows.of(X, y, split_seed)
+        fresh_rows = _Rows.of(X_calibration, y_calibration, split_seed) if fresh else None
+        train, held_out, (X_train, y_train), calibration = _split(self, rows, fresh_rows, int(sample_rows), on_cluster)
+
+        # Part 1: a Dask estimator is trained on the cluster; any other is fitted to the sample, with parts 2 and 3.
+        params = self.get_params(deep=False)
+        if on_cluster:
+            model = _train_on_cluster(self, train, X_train, y_train, model_seed)
+            params["estimator"] = FrozenEstimator(model)
+        else:
+            warn_about_sample(self.estimator, len(X_train), train.total)
+
+        # Parts 2 and 3: importance and groups, by the local class from the sample.
+        if "small_groups" in params:
+            params["small_groups"] = "infinite"  # groups may be small in the sample, and large enough in all rows
+        local = _local_class(self)(**params).fit(X_train, y_train, *calibration, **fit_params)
+        local.set_params(**self.get_params(deep=False)).set_params(estimator=local_twin(self.estimator))
+        if on_cluster:
+            local.model_.set_params(estimator=model.estimator)
+            local.n_train_ = train.total
+
+        # Part 4: one offset per group, from all calibration rows.
+        if held_out is not None:
+            # With the promise of fit: `with_calibration` would take the rows for fresh ones.
+            local.calibration_ = _calibration(local, held_out, coverages, max_scores)
+            local.novelty_ = local.calibration_.novelty
+            local.n_crossed_.pop("calibration", None)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        _with_state(self, local)
+        return self
+
+    def calibrate(
+        self, X: Any, y: Any, *, coverages: Sequence[float] = COVERAGES, max_scores: int = MOST_SCORES
+    ) -> Self:
+        """Replace the calibration by fresh rows; model and groups stay as they are.
+
+        Parameters
+        ----------
+        X, y : Dask DataFrame and Series, or Dask Arrays
+            Rows that neither the model nor the groups were learned from. Offsets are those that the local class finds
+            for the same rows, to the bit.
+        coverages : sequence of float
+            With more than `max_scores` scores only those are kept that these coverages and the model's own need, and
+            you can ask for no other. By default 0.1, 0.2, …, 0.8, 0.85, 0.9, 0.95, 0.98 and 0.99.
+        max_scores : int, default=5_000_000
+            Up to this many scores are all kept, 8 bytes each; you can then ask for any coverage.
+
+        Returns
+        -------
+        self
+        """
+        if not is_collection(X) or isinstance(self, regressors.QR):  # which refuses
+            return super().calibrate(X, y)
+        _check_columns(self, X)
+        return self.with_calibration(_calibration(self, _Rows.of(X, y), coverages, max_scores))
+
+    def predict(self, X: Any) -> Any:
+        """Predict the median (`Naive`: the regressor's own prediction).
+
+        Of a Dask DataFrame lazily as a Series with its index, of a Dask Array as an Array.
+        """
+        if not is_collection(X):
+            return super().predict(X)
+        X, like = _check_columns(self, X), pd.Series(dtype=np.float64, name="prediction")
+        return _mapped(_for_workers(self), "predict", (), X, like)
+
+    def predict_interval(self, X: Any, coverage: Coverages = None) -> Any:
+        """Predict intervals.
+
+        Parameters
+        ----------
+        X : Dask DataFrame or Array, or a table
+            Rows to predict.
+        coverage : float or list of float, optional
+            By default the estimator's own.
+
+        Returns
+        -------
+        Dask DataFrame or Array
+            Nothing is computed yet. For a DataFrame one with its index and the columns lower and upper (for a list of
+            coverages lower_0.8, upper_0.8, …); for an Array one of shape (n, 2), or (n, 2, number of coverages) for a
+            list. For a table, what the local class returns.
+        """
+        if not is_collection(X):
+            return super().predict_interval(X, coverage)
+        X, levels = _check_columns(self, X), self._check_scores(coverage)
+        asked = levels if is_list(coverage) else levels[0]
+        names = interval_names(asked)
+        like = pd.DataFrame(np.empty((0, len(names))), columns=pd.Index(names))
+        return _mapped(_for_workers(self, levels), "predict_interval", (asked,), X, like)
+
+    def explain(self, X: Any, coverage: float | None = None) -> Any:
+        """Say for each row how its interval came about and what is promised.
+
+        Of Dask collections lazily as a DataFrame, with X's index if X is a DataFrame.
+        """
+        if not is_collection(X):
+            return super().explain(X, coverage)
+        X, levels = _check_columns(self, X), self._check_scores(coverage)
+        like = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in EXPLAINED.items()})
+        return _mapped(_for_workers(self, levels, with_novelty=True), "explain", (levels[0],), X, like)
+
+    def to_local(self) -> Any:
+        """Return the same model as an object of the local class, which needs no Dask."""
+        params = self.get_params(deep=False)
+        return _with_state(_local_class(self)(**{**params, "estimator": local_twin(self.estimator)}), self)
+
+    def _check_scores(self, coverage: Any) -> list[float]:
+        """Return the coverages asked for; raise now, not at the first block, if their scores were not kept."""
+        levels = [self.coverage] if coverage is None else list(coverage) if is_list(coverage) else [coverage]
+        if not levels:
+            raise ValueError(
+                "coverage must be a number or a list of numbers, got an empty list; pass 0.9 or [0.8, 0.9]"
+            )
+        for level in levels:
+            if self.certificate(level).guarantee != NOT_CALIBRATED:
+                self.calibration_.check_enough(level)
+        return levels
+
+
+class Naive(_OnDask, regressors.Naive):
+    """`icqr.Naive` for Dask collections: the same parameters, methods and results. See `ICQR` here."""
+
+
+class QR(_OnDask, regressors.QR):
+    """`icqr.QR` for Dask collections: the same parameters, methods and results. See `ICQR` here."""
+
+
+class CQR(_OnDask, regressors.CQR):
+    """`icqr.CQR` for Dask collections: the same parameters, methods and results. See `ICQR` here."""
+
+
+class ICQR(_OnDask, regressors.ICQR):
+    """`icqr.ICQR` for Dask collections: the same parameters, methods and results.
+
+    `fit` and `calibrate` need a client (`icqr.dask.connect`); predictions are lazy, and any scheduler computes them.
+
+    1. The model: `lightgbm.DaskLGBMRegressor` and `xgboost.dask.DaskXGBRegressor` train on all training rows, on the
+       cluster; every other estimator on a sample of them, here.
+    2. Importance and groups: from the sample. A user's own groups (`GroupPartition`) are looked for in all rows. Groups
+       by difficulty (`ScorePartition`, "auto") need rows that the model has not seen: training on the cluster leaves
+       the sample out, at most a fifth of the training rows.
+    3. Scores: where the rows are, by the local class.
+    4. Offsets: exact order statistics of all scores, merged on the workers.
+
+    Examples
+    --------
+    >>> import dask.dataframe as dd
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(500, random_state=0, return_X_y=True)
+    >>> model = ICQR(random_state=0).fit(X, y)  # a table, and so fitted here; Dask collections on the cluster
+    >>> intervals = model.predict_interval(dd.from_pandas(X, npartitions=4))
+    >>> intervals.compute(scheduler="synchronous").shape
+    (500, 2)
+    """
+
+
+def on_dask(model: IntervalRegressor) -> Any:
+    """Return a local model, fitted here or loaded from a file, as one that takes Dask collections.
+
+    Examples
+    --------
+    >>> import dask.dataframe as dd
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(500, random_state=0, return_X_y=True)
+    >>> local = regressors.CQR(random_state=0).fit(X, y)
+    >>> on_dask(local).predict_interval(dd.from_pandas(X, npartitions=4)).columns.tolist()
+    ['lower', 'upper']
+    """
+    if isinstance(model, _OnDask):
+        return model
+    for kind in (Naive, QR, CQR, ICQR):
+        if isinstance(model, _local_class(kind())):
+            return _with_state(kind(**model.get_params(deep=False)), model)
+    raise TypeError(f"model must be Naive, QR, CQR or ICQR, got {type(model).__name__}")
+
+
+def _local_class(model: _OnDask) -> Any:
+    return next(kind for kind in type(model).__mro__ if kind.__module__ == regressors.__name__)
+
+
+def _with_state(model: Any, other: IntervalRegressor) -> Any:
+    """Give a model all that another one has learned."""
+    for name, value in vars(other).items():
+        if name.endswith("_"):
+            setattr(model, name, value)
+    return model
+
+
+def _for_workers(model: _OnDask, coverages: Sequence[float] = (), with_novelty: bool = False) -> Any:
+    """Return the local model as workers use it: each task with one thread, without the scores that they don't need.
+
+    Up to 5,000,000 scores and distances are kept: more than the rest of the model, and each worker gets a copy.
+    """
+    local = model.to_local() if isinstance(model, _OnDask) else copy.copy(model)
+    calibration = reduced_to(local.calibration_, coverages)
+    local.calibration_ = calibration if with_novelty else replace(calibration, novelty=None)
+    local.novelty_ = local.novelty_ if with_novelty else None
+    # Dask's workers set OMP_NUM_THREADS=1. LightGBM alone takes all cores unless its own parameter says otherwise.
+    if any(_lightgbm_models(local.model_)):
+        local.model_ = copy.deepcopy(local.model_)
+        for fitted in _lightgbm_models(local.model_):
+            fitted.set_params(n_jobs=1)
+    return local
+
+
+def _lightgbm_models(part: Any) -> Iterator[Any]:
+    """Yield the LightGBM models that a quantile or point model is made of."""
+    if "lightgbm.LGBMModel" in class_names(part):
+        yield part
+    elif isinstance(part, list | tuple):
+        for item in part:
+            yield from _lightgbm_models(item)
+    elif isinstance(part, BaseEstimator):
+        yield from _lightgbm_models(list(vars(part).values()))
+
+
+# -- Rows in blocks --------------------------------------------------------------------------------------------------
+
+
+def is_collection(X: Any) -> bool:
+    """Tell whether X is a Dask DataFrame, Series or Array."""
+    return isinstance(X, dd.DataFrame | dd.Series | da.Array)
+
+
+def _check_table(X: Any) -> Any:
+    """Return a Dask DataFrame or a two-dimensional Dask Array of whole rows, or say what is wrong with it."""
+    if not is_collection(X) or X.ndim != 2:
+        raise TypeError(
+            f"X must be a Dask DataFrame or a two-dimensional Dask Array, got {type(X).__name__}"
+            f"{f' of {X.ndim} dimensions' if hasattr(X, 'ndim') else ''}"
+        )
+    return X if isinstance(X, dd.DataFrame) or X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+def _check_columns(model: IntervalRegressor, X: Any) -> Any:
+    """Check X as `_check_table` does, and that it has the columns of a fitted model: before any row is read."""
+    check_is_fitted(model)
+    X = _check_table(X)
+    example = pd.DataFrame(X._meta_nonempty) if isinstance(X, dd.DataFrame) else np.zeros((1, X.shape[1]))
+    validate_data(model, example, reset=False, skip_check_array=True)
+    return X
+
+
+def delayed_blocks(collection: Any) -> list[Any]:
+    """Return the blocks of a collection, one below the other, as delayed objects.
+
+    Of files only the columns are read that are used. Dask's full optimization would do more: join blocks of a DataFrame
+    that uses few of its columns, so that X and y had different blocks.
+    """
+    if isinstance(collection, da.Array):
+        return list(np.ravel(collection.to_delayed()))
+    return list(collection.simplify().to_delayed(optimize_graph=False))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Some rows of a cluster with their targets: of each block a range of its rows, taken in a random order.
+
+    The order comes from the seed and the block's number, so that a block that a lost worker held is cut the same when
+    it is read again. Ranges that follow each other, as `split` makes them, have no row in common.
+    """
+
+    X: tuple[Any, ...]
+    y: tuple[Any, ...]
+    lengths: IntArray
+    seed: int
+    starts: IntArray
+    stops: IntArray
+
+    @classmethod
+    def of(cls, X: Any, y: Any, seed: int = 0) -> _Rows:
+        """Pair the blocks of two collections; lengths that Dask does not know are counted, by reading y alone."""
+        X = _check_table(X)
+        if not is_collection(y) or y.ndim != 1:
+            raise TypeError(
+                "with X on a cluster, y must be a Dask Series or a one-dimensional Dask Array, got "
+                f"{type(y).__name__}; for a column of the same DataFrame pass y=frame['name']"
+            )
+        tables, targets = delayed_blocks(X), delayed_blocks(y)
+        if len(tables) != len(targets):
+            raise ValueError(
+                f"X and y must be cut into the same blocks, got {len(tables)} and {len(targets)}; make both from one "
+                "DataFrame, or bring them into line by repartition (DataFrames) or rechunk (Arrays)"
+            )
+        known = isinstance(y, da.Array) and not any(math.isnan(length) for length in y.chunks[0])
+        counts = y.chunks[0] if known else gathered(on_each(len, targets), "counting rows")
+        lengths = np.array(counts, dtype=np.intp)
+        if not lengths.any():
+            raise ValueError("X has 0 rows in all its blocks; at least one is needed")
+        return cls(tuple(tables), tuple(targets), lengths, seed, np.zeros_like(lengths), lengths)
+
+    @property
+    def total(self) -> int:
+        """Number of rows in all blocks."""
+        return int((self.stops - self.starts).sum())
+
+    def split(self, size: int) -> tuple[_Rows, _Rows]:
+        """Return random rows, the same share of every block and at most as many as there are, and the others."""
+        sizes = _shared_out(min(size, self.total), self.stops - self.starts)
+        return replace(self, stops=self.starts + sizes), replace(self, starts=self.starts + sizes)
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Return ``function(X, y, number, *arguments)`` of each block, delayed; empty blocks included."""
+        work = dask.delayed(_on_block, pure=False)
+        nodes = [shared(thing) for thing in (self.seed, function, *arguments)]
+        columns = (self.lengths.tolist(), self.starts.tolist(), self.stops.tolist(), self.X, self.y)
+        return [work(number, *block, *nodes) for number, block in enumerate(zip(*columns, strict=True))]
+
+
+def _on_block(
+    number: int, length: int, start: int, stop: int, X: Any, y: Any, seed: int, function: Callable[..., T], *rest: Any
+) -> T:
+    with naming(f"block {number}"):
+        if not len(X) == len(y) == length:
+            raise ValueError(
+                f"X and y must have the same rows each time they are read; {length} were counted, and now X has "
+                f"{len(X)} and y has {len(y)}"
+            )
+        if stop - start < length:
+            rows = np.sort(np.random.default_rng([seed, number]).permutation(length)[start:stop])
+            X, y = take_rows(X, rows), y.iloc[rows] if isinstance(y, pd.Series) else y[rows]
+        return function(X, y, number, *rest)
+
+
+def _shared_out(size: int, lengths: IntArray) -> IntArray:
+    """Share a number of rows out among blocks, as their lengths say."""
+    ends = [size * int(end) // max(int(lengths.sum()), 1) for end in np.cumsum(lengths)]
+    return np.diff(ends, prepend=0).astype(np.intp)
+
+
+def _collected(samples: Sequence[_Rows]) -> list[tuple[Table, FloatArray]]:
+    """Bring rows here; each block is read once, however many of the samples it is in."""
+    blocks = gathered([part for rows in samples for part in rows.map(_with_numbers)], "sampling")
+    bounds = np.cumsum([0, *(len(rows.X) for rows in samples)])
+    return [_joined(blocks[start:stop]) for start, stop in pairwise(bounds)]
+
+
+def _with_numbers(X: Any, y: Any, number: int) -> tuple[Any, FloatArray]:
+    return X, check_target(y, len(X), (-math.inf, math.inf)) if len(X) else np.empty(0)
+
+
+def _joined(parts: Sequence[tuple[Any, FloatArray]]) -> tuple[Any, FloatArray]:
+    """Put tables and targets one below the other."""
+    tables, targets = zip(*([part for part in parts if len(part[0])] or parts[:1]), strict=True)
+    is_frame = isinstance(tables[0], pd.DataFrame)
+    return pd.concat(tables, ignore_index=True) if is_frame else np.concatenate(tables), np.concatenate(targets)
+
+
+def sample(X: Any, y: Any, rows: int = SAMPLE_ROWS) -> tuple[Table, FloatArray]:
+    """Bring a random sample of a cluster's rows here, the same share of every block; the same rows each time.
+
+    Parameters
+    ----------
+    X, y : Dask DataFrame and Series, or Dask Arrays
+        The rows.
+    rows : int, default=200_000
+        At most this many.
+
+    Returns
+    -------
+    X, y : table and array
+    """
+    return _collected([_Rows.of(X, y).split(rows)[0]])[0]
+
+
+# -- Fitting ---------------------------------------------------------------------------------------------------------
+
+
+def _check_fit(fresh: dict[str, Any], fit_params: dict[str, Any], sample_rows: Any, on_cluster: bool) -> None:
+    if len(fresh) == 1:
+        raise ValueError(f"X_calibration and y_calibration go together, got {next(iter(fresh))} alone; give both")
+    if not isinstance(sample_rows, int | np.integer) or sample_rows < 1:
+        raise ValueError(f"sample_rows must be a whole number, 1 or more, got {sample_rows!r}")
+    if on_cluster and fit_params:
+        names = ", ".join(fit_params)
+        raise ValueError(
+            f"fit parameters ({names}) are not handed to Dask estimators; set them on the estimator itself"
+        )
+    for name, value in fit_params.items():
+        if is_collection(value):
+            raise ValueError(f"{name} is a Dask collection; fit parameters with a value per row are not taken here")
+
+
+def _split(
+    model: _OnDask, rows: _Rows, fresh: _Rows | None, sample_rows: int, on_cluster: bool
+) -> tuple[_Rows, _Rows | None, tuple[Table, FloatArray], tuple[Table, FloatArray] | tuple[()]]:
+    """Return the rows to train on and to calibrate with, and a sample of each; QR calibrates nothing."""
+    held_out, train, partition = fresh, rows, getattr(model, "partition", None)
+    if fresh is None and not isinstance(model, regressors.QR):
+        held_out, train = rows.split(held_out_size(model.calibration_size, rows.total))
+    size = math.ceil(sample_rows * train.total / rows.total)
+    if on_cluster and (isinstance(partition, str) or getattr(partition, "needs_scores", False)):
+        # Groups by difficulty are learned from scores of rows that the model has not seen.
+        learned_from, train = train.split(max(min(size, train.total // 5), 1))
+    else:
+        learned_from, _ = train.split(size)
+    if held_out is None:
+        return train, None, _collected([learned_from])[0], ()
+
+    # As many as the local class needs for its own calibration on the sample, which is replaced afterwards.
+    size = sample_rows if fresh else math.ceil(sample_rows * held_out.total / rows.total)
+    compared, _ = held_out.split(max(size, rows_needed(model.coverage, model.symmetric)))
+    training, calibration = _collected([learned_from, compared])
+    if isinstance(partition, GroupPartition):
+        # A user's own groups are looked for in all rows: the sample may lack some.
+        calibration = _joined([calibration, *(_first_of_groups(part, partition) for part in (rows, fresh) if part)])
+    return train, held_out, training, calibration
+
+
+def _first_of_groups(rows: _Rows, partition: GroupPartition) -> Any:
+    """Find all groups on the cluster, and return a row of each."""
+    first = partial(_first_in_parts, partition)
+    return reduced(on_each(first, [[part] for part in rows.map(_with_numbers)]), first, "finding groups")
+
+
+def _first_in_parts(partition: GroupPartition, parts: Sequence[tuple[Table, FloatArray]]) -> tuple[Table, FloatArray]:
+    X, y = _joined(parts)
+    if len(X) == 0:
+        return X, y
+    groups = clone(partition).fit(X, y, np.empty((len(X), 0))).assign(X)
+    first = np.unique(groups, return_index=True)[1]
+    return take_rows(X, first), y[first]
+
+
+def _train_on_cluster(model: _OnDask, train: _Rows, X: Table, y: FloatArray, seed: int) -> Any:
+    """Return a fitted `QuantileModel` (for `Naive` a `PointModel`), trained by a Dask estimator on all rows.
+
+    How rows are encoded is learned from the sample `X`, `y`.
+    """
+    twin = seeded(local_twin(bare(model.estimator)), seed)
+    if isinstance(model, regressors.Naive):
+        fitted: Any = PointModel(twin)
+        tasks = [fitted.prepare(X, y)]
+    else:
+        fitted = clone(model.estimator) if isinstance(model.estimator, QuantileModel) else QuantileModel()
+        tasks = fitted.set_params(estimator=twin).prepare(X, y, quantile_levels(model.coverage, model.side))
+
+    limits = (-math.inf if model.y_min is None else model.y_min, math.inf if model.y_max is None else model.y_max)
+    sizes = train.stops - train.starts
+    known = np.flatnonzero(sizes)
+    rows, targets = train.map(_encoded, fitted.encoder_), train.map(_target, limits)
+    parts = [blocks[i] for blocks in (rows, targets) for i in known]
+    estimators = [type(twin)(**{**twin.get_params(), **settings}) for settings in tasks]
+    models = fit_on_cluster(estimators, parts, sizes[known].tolist(), fitted.encoder_.encode(X[:1]))
+    if isinstance(fitted, PointModel):
+        fitted.model_ = models[0]
+    else:
+        fitted.models_ = models
+    return fitted
+
+
+def _encoded(X: Any, y: Any, number: int, encoder: Any) -> Any:
+    return encoder.encode(X) if len(X) else X
+
+
+def _target(X: Any, y: Any, number: int, limits: tuple[float, float]) -> FloatArray:
+    return check_target(y, len(X), limits)
+
+
+# -- Calibration -----------------------------------------------------------------------------------------------------
+
+
+def _calibration(model: IntervalRegressor, rows: _Rows, coverages: Sequence[float], max_scores: int) -> Calibration:
+    """Return a model's calibration by all rows: scored where they are, offsets from order statistics on the workers."""
+
+    def score_blocks(compared_share: float) -> Reduce:
+        blocks = persisted(rows.map(_score, _for_workers(model), compared_share), "scoring")
+        return lambda function, merge: reduced(on_each(_apply, blocks, function), merge, "merging")
+
+    return calibration_in_blocks(model, score_blocks, rows.total, coverages, max_scores)
+
+
+def _score(X: Any, y: Any, number: int, model: IntervalRegressor, compared_share: float) -> Calibration:
+    return score_block(model, X, y, number, compared_share)
+
+
+def _apply(block: Calibration, function: Callable[[Calibration], T]) -> T:
+    return function(block)
+
+
+# -- Prediction ------------------------------------------------------------------------------------------------------
+
+
+def _mapped(model: Any, method: str, arguments: tuple[Any, ...], X: Any, like: Any) -> Any:
+    """Return what a method of the model returns for each block, lazily; `like` shows the columns."""
+    node = shared(model)
+    if isinstance(X, dd.DataFrame):
+        return X.map_partitions(_predicted, node, method, arguments, like, meta=like)
+    if method == "explain":
+        work = dask.delayed(_predicted, pure=False)
+        parts = [work(block, node, method, arguments, like, (i,)) for i, block in enumerate(delayed_blocks(X))]
+        return dd.from_delayed(parts, meta=like, verify_meta=False)
+    if method == "predict":
+        return da.map_blocks(_predicted, X, node, method, arguments, np.empty(0), dtype=np.float64, drop_axis=1)
+    ends = (2, len(arguments[0])) if is_list(arguments[0]) else (2,)
+    chunks, axis = (X.chunks[0], *((end,) for end in ends)), 2 if len(ends) == 2 else None
+    empty = np.empty((0, *ends))
+    return da.map_blocks(_predicted, X, node, method, arguments, empty, dtype=np.float64, new_axis=axis, chunks=chunks)
+
+
+def _predicted(
+    block: Any, model: Any, method: str, arguments: Any, like: Any, block_id: Any = None, partition_info: Any = None
+) -> Any:
+    if len(block) == 0:
+        return like
+    number = partition_info["number"] if partition_info else block_id[0] if block_id else "?"
+    with naming(f"block {number}"):
+        values = getattr(model, method)(block, *arguments)
+    if isinstance(like, pd.Series):
+        return pd.Series(values, block.index, name=like.name)
+    if isinstance(like, pd.DataFrame) and method != "explain":
+        return pd.DataFrame(interval_columns(values), block.index, like.columns)
+    return values
+
+
+# -- Results ---------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(frame: Any, folder: str | os.PathLike[str]) -> Path:
+    """Compute a Dask DataFrame and write it as Parquet, a file per block: ``part.00000.parquet``, ….
+
+    The folder gets its name when all files are written. After an error, Ctrl-C or a lost cluster it is not there, and
+    a folder of that name is as it was.
+
+    Parameters
+    ----------
+    frame : Dask DataFrame
+        For example what `explain` returns. Its index is written too.
+    folder : path
+        On a disk that this machine and all workers share. It must not exist.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    target = Path(folder).absolute()
+    if target.exists():
+        raise FileExistsError(f"{target} exists; give another folder, or remove it first")
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    part.mkdir(parents=True)
+    try:
+        write = dask.delayed(_write, pure=False)
+        blocks = enumerate(delayed_blocks(frame))
+        gathered([write(block, str(part / f"part.{i:05d}.parquet")) for i, block in blocks], "writing")
+        part.rename(target)
+    except BaseException:  # also Ctrl-C: nothing half-written stays behind
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return target
+
+
+def _write(block: pd.DataFrame, path: str) -> None:
+    # A worker that is lost half-way leaves a file of another name, and the block is written again.
+    unfinished = f"{path}.{secrets.token_hex(4)}"
+    block.to_parquet(unfinished, engine="pyarrow")
+    os.replace(unfinished, path)
+
+
+def coverage_counts(frame: Any, y: str, lower: str, upper: str, groups: str | None = None) -> pd.DataFrame:
+    """Count the rows of a Dask DataFrame whose interval holds, in all and in each group.
+
+    Parameters
+    ----------
+    frame : Dask DataFrame
+        Rows with their intervals.
+    y, lower, upper : str
+        The columns of what happened and of the bounds.
+    groups : str, optional
+        A column whose values are groups.
+
+    Returns
+    -------
+    DataFrame
+        A row for each group, by default one for all rows, with `n`, `covered` and `coverage`.
+    """
+    covered = (frame[lower] <= frame[y]) & (frame[y] <= frame[upper])
+    rows = frame.assign(covered=covered, group="all rows" if groups is None else frame[groups])[["group", "covered"]]
+    counts = rows.groupby("group", dropna=False)["covered"].agg(["size", "sum"])
+    table = gathered([counts], "counting")[0].set_axis(["n", "covered"], axis=1)
+    return pd.DataFrame(table.assign(coverage=table["covered"] / table["n"]))
