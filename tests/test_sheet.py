@@ -99,6 +99,7 @@ def test_a_part_of_a_sheet(sheet: Sheet) -> None:
     assert [column.label for column in sheet.select(["Verdict", "Group"]).columns] == ["Group", "Verdict"]
     first = sheet.head(1)
     assert (len(first.rows), first.groups) == (1, [3])
+    assert len(Sheet(sheet.columns, []).known().columns) == 3
     unknown = Sheet([Column("a"), Column("b"), Column("c")], [[cell(None), cell(None), cell(1)]]).known()
     assert [column.label for column in unknown.columns] == ["a", "c"]
 
@@ -111,6 +112,11 @@ def test_numbers_are_readable_and_sortable() -> None:
         "12,346",
     ]
     assert [entry.text for entry in aligned([-0.00001, 1000.0])] == ["0", "1,000"]
+    assert [entry.text for entry in aligned([14.36, -0.3017, 0.0, -0.001])] == ["14.36", "−0.30", "0.00", "0.00"]
+    assert [entry.text for entry in aligned([1234.5, None, 0.5, np.inf])] == ["1,234", "–", "0", "∞"]
+    middle = aligned([0.05, 0.04, 300.0])
+    assert [entry.text for entry in middle] == ["0.050", "0.040", "300.000"]  # two digits of the middle one
+    assert [entry.value for entry in aligned([14.36, None])] == [14.36, None]  # sorted by all digits
     assert [entry.text for entry in aligned([1e-7, np.inf, np.nan])] == ["1e−07", "∞", "–"]
     assert share(-0.05) == Cell("−5.0\u00a0%", -0.05)
     assert (share(None).value, cell(1.5).value, cell(np.bool_(True)).value) == (None, 1.5, "yes")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 #: What stands where nothing is known.
-UNKNOWN = "–"
+MISSING = "–"
 #: A cell's tone: a sign, so that no colour is needed to read it, and its colour in a terminal.
 TONES = {"under": ("▼", "red"), "over": ("▲", "yellow"), "holds": ("✓", "green"), "unknown": ("?", "dim")}
 
@@ -110,8 +110,8 @@ class Sheet:
 
     def known(self) -> Sheet:
         """Return the sheet without the columns in which nothing is known; the first one stays."""
-        filled = (any(row[j].text not in (UNKNOWN, "") for row in self.rows) for j in range(len(self.columns)))
-        return self._with_columns([j for j, some in enumerate(filled) if some or j == 0])
+        filled = (any(row[j].text not in (MISSING, "") for row in self.rows) for j in range(len(self.columns)))
+        return self._with_columns([j for j, some in enumerate(filled) if some or j == 0 or not self.rows])
 
     def head(self, n: int) -> Sheet:
         """Return the first n rows."""
@@ -191,7 +191,7 @@ def cell(value: object) -> Cell:
     """
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
-        return Cell(UNKNOWN)
+        return Cell(MISSING)
     if isinstance(value, bool):
         return Cell("yes", "yes") if value else Cell("no", "no")
     if not isinstance(value, int | float):
@@ -237,7 +237,7 @@ def share(value: float | None) -> Cell:
     >>> share(0.90125).text
     '90.1\xa0%'
     """
-    return Cell(UNKNOWN) if value is None else Cell(f"{100 * value:.1f}\u00a0%".replace("-", "−"), float(value))
+    return Cell(MISSING) if value is None else Cell(f"{100 * value:.1f}\u00a0%".replace("-", "−"), float(value))
 
 
 def span(low: float | None, high: float | None) -> Cell:
@@ -249,7 +249,7 @@ def span(low: float | None, high: float | None) -> Cell:
     '88.1–92.4\xa0%'
     """
     if low is None or high is None:
-        return Cell(UNKNOWN)
+        return Cell(MISSING)
     return Cell(f"{100 * low:.1f}–{100 * high:.1f}\u00a0%", float(low))
 
 

@@ -18,7 +18,7 @@ from icqr.cli.models import PREDICTED
 from icqr.cli.options import Bounds, Source
 from icqr.cli.wording import listed_names
 from icqr.reporting import report, summarize
-from icqr.reporting.tables import tables_of
+from icqr.reporting.report_tables import tables_of
 
 #: The options that name columns of numbers.
 OPTIONS = ("--target", "--lower", "--upper")

@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from icqr._libraries import seeded
 from icqr._predicting import IntervalRegressor
+from icqr._sheet import Column, Sheet, cell, share, span
 from icqr._tables import FloatArray
 from icqr.auditing import compare
 from icqr.auditing.findings import as_json, promise
@@ -33,8 +34,7 @@ from icqr.importance import column_replacer
 from icqr.quantiles import QuantileModel
 from icqr.regressors import CQR, ICQR, QR, Naive
 from icqr.reporting import report, summarize
-from icqr.reporting.cells import Cell, Column, Row, Table, number, share, span, text, verdict
-from icqr.reporting.tables import OTHER_GROUPS, tables_of
+from icqr.reporting.report_tables import OTHER_GROUPS, tables_of, verdict_cell
 from icqr.rows import check_target
 
 RECOMMENDED = "Recommended ICQR"
@@ -190,48 +190,45 @@ def _cost(seconds: dict[str, float]) -> str:
     return f"Seconds to fit: {', '.join(sharing)} (the model that these share is counted in each), {own}."
 
 
-def _numbers(summary: dict[str, Any]) -> Table:
+def _numbers(summary: dict[str, Any]) -> Sheet:
     """Give the main numbers of each method, as many as a terminal has room for; the report has more."""
     columns = [Column("Method", numeric=False), Column("On average", numeric=False), Column("Covered")]
     columns += [Column("95 % interval"), Column("Short in"), Column("Mean width"), Column("Interval score")]
     rows = [
-        Row(
-            [
-                text(one["method"]),
-                verdict(one["verdict"]),
-                share(one["coverage"]),
-                span(one["coverage_lower"], one["coverage_upper"]),
-                text(f"{one['undercovers']} of {one['regions']}"),
-                number(one["mean_width"]),
-                number(one["interval_score"]),
-            ]
-        )
+        [
+            cell(one["method"]),
+            verdict_cell(one["verdict"]),
+            share(one["coverage"]),
+            span(one["coverage_lower"], one["coverage_upper"]),
+            cell(f"{one['undercovers']} of {one['regions']}"),
+            cell(one["mean_width"]),
+            cell(one["interval_score"]),
+        ]
         for one in summary["methods"]
     ]
     caption = (
         f"{promise(summary['promised'])} promised, {int(summary['methods'][0]['n']):,} rows that no model has seen"
     )
-    return Table("methods", caption, columns, rows, _SHORT_IN)
+    return Sheet(columns, rows, caption, _SHORT_IN)
 
 
-def _groups(summary: dict[str, Any]) -> Table:
+def _groups(summary: dict[str, Any]) -> Sheet:
     """Give what each method covers in the groups of the one shown in detail, with the groups' rules."""
-    rules = {row.group: row.cells[1] for row in tables_of(summary)["groups"].rows}
+    shown = tables_of(summary)["groups"]
+    rules = {group: row[1] for group, row in zip(shown.groups or (), shown.rows, strict=True)}
     entries = [one for one in summary["coverage_by_group"] if one["kind"] == "model group"]
     names = [one["method"] for one in summary["methods"]]
     columns = [Column("Group"), Column("Rows"), *map(Column, names), Column("Rule", numeric=False)]
     rows = [
-        Row(
-            [
-                Cell(str(one["group"])),
-                number(one["n"]),
-                *(share(one["methods"][name]["coverage"]) for name in names),
-                rules.get(one["group"], text(one["name"])),
-            ]
-        )
+        [
+            cell(one["group"]),
+            cell(one["n"]),
+            *(share(one["methods"][name]["coverage"]) for name in names),
+            rules.get(one["group"], cell(one["name"])),
+        ]
         for one in entries[:_MOST_GROUPS]
     ]
     rest = len(entries) - _MOST_GROUPS
     left_out = f" {rest} more groups are in the report." if rest > 0 else ""
     caption = f"What each method covers in the groups of {summary['in_detail']}"
-    return Table("groups", caption, columns, rows, OTHER_GROUPS + left_out)
+    return Sheet(columns, rows, caption, OTHER_GROUPS + left_out)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -18,12 +17,10 @@ from rich.text import Text
 from icqr.cli.wording import printable
 
 if TYPE_CHECKING:
-    from icqr.reporting.cells import Cell
-    from icqr.reporting.cells import Table as Content
+    from icqr._sheet import Sheet
 
 #: Width of tables where there is no terminal.
 _WIDTH = 120
-_LOOKS = {"under": "red", "over": "yellow", "holds": "green", "unknown": "dim"}
 
 
 # One for all lines and the bar: rich then puts lines above the bar. No markup: what comes from data is shown as it is.
@@ -58,31 +55,15 @@ def say_all(sentences: Iterable[str]) -> None:
     out.print(items)
 
 
-def say_table(content: Content, columns: Sequence[str] | None = None, most: int | None = None) -> None:
-    """Print one of the report's tables, or some of its columns and first rows; texts are wrapped, numbers never."""
-    kept = [place for place, one in enumerate(content.columns) if columns is None or one.label in columns]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for place in kept:
-        label, numeric, _ = content.columns[place]
-        table.add_column(_label(label, numeric), justify="right" if numeric else "left", no_wrap=numeric)
-    for row in content.rows[:most]:
-        table.add_row(*(_cell(row.cells[place]) for place in kept))
-    say(content.caption, "bold")
-    _out().print(table)
-    if most is not None and len(content.rows) > most:
-        say(f"And {len(content.rows) - most:,} more.")
-    if content.note:
-        say(content.note)
+def say_table(sheet: Sheet, most: int | None = None) -> None:
+    """Print a table, or its first rows, with its caption and note."""
+    say(sheet.caption, "bold")
+    _out().print((sheet if most is None else sheet.head(most)).to_rich())
+    if most is not None and len(sheet.rows) > most:
+        say(f"And {len(sheet.rows) - most:,} more.")
+    if sheet.note:
+        say(sheet.note)
     say()
-
-
-def _label(label: str, numeric: bool) -> str:
-    """Give a head of two lines where a column of numbers would be wide only for its head."""
-    return "\n".join(label.rsplit(" ", 1)) if numeric and len(label) > 8 else label
-
-
-def _cell(cell: Cell) -> Text:
-    return Text(printable(f"{cell.sign} {cell.text}" if cell.sign else cell.text), _LOOKS.get(cell.look, ""))
 
 
 def say_json(document: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from icqr._sheet import Column, Sheet, cell, share, span
 from icqr.auditing import plan
 from icqr.auditing.findings import as_json, promise
 from icqr.cli.console import say, say_json, say_table
 from icqr.datasets import list_datasets
-from icqr.reporting.cells import Column, Row, Table, number, share, span, text
 
 
 def say_plan(
@@ -21,18 +21,16 @@ def say_plan(
     say()
     columns = [Column("Rows in a group"), Column("Rank"), Column("Promised"), Column("True coverage between")]
     cells = [
-        Row(
-            [
-                number(one["rows"]),
-                number(one["rank"]),
-                share(one["promised"]),
-                span(one["band_lower"], one["band_upper"]),
-            ]
-        )
+        [
+            cell(one["rows"]),
+            cell(one["rank"]),
+            share(one["promised"]),
+            span(one["band_lower"], one["band_upper"]),
+        ]
         for one in found.to_dict()["table"]
     ]
     caption = f"Calibration rows in a group, and the coverage that {promise(confidence)} of all calibrations give"
-    say_table(Table("plan", caption, columns, cells))
+    say_table(Sheet(columns, cells, caption))
 
 
 def say_datasets(json: bool) -> None:
@@ -43,19 +41,11 @@ def say_datasets(json: bool) -> None:
         return
     columns = [Column("Name", False), Column("Rows"), Column("Columns"), Column("Target", False), Column("Here", False)]
     rows = [
-        Row(
-            [
-                text(one.name),
-                number(one.rows),
-                number(one.columns),
-                text(one.target),
-                text("yes" if one.available else "no"),
-            ]
-        )
+        [cell(one.name), cell(one.rows), cell(one.columns), cell(one.target), cell(one.available)]
         for one in known.itertuples(index=False)
     ]
     where = (
         "Files are looked up in the folder that ICQR_DATA_HOME names and in the user's cache; where a public address "
         "with the same bytes is known, they are downloaded when they are used."
     )
-    say_table(Table("datasets", "Data sets that can stand for DATA", columns, rows, where))
+    say_table(Sheet(columns, rows, "Data sets that can stand for DATA", where))

@@ -23,8 +23,8 @@ from icqr.cli.wording import closest, listed_names
 from icqr.cli.writing import ENDINGS, check_destination, write_table
 from icqr.regressors import ICQR
 from icqr.reporting import summarize
-from icqr.reporting.choices import two_stages
-from icqr.reporting.tables import tables_of
+from icqr.reporting.origins import two_stages
+from icqr.reporting.report_tables import tables_of
 
 MODEL_ENDINGS = (".icqr",)
 _GROUP_COLUMNS = ("Group", "Rule", "Offset", "Promised", "Exception", "Calibration rows")
@@ -250,6 +250,6 @@ def say_model(model: IntervalRegressor, summary: dict[str, Any]) -> None:
         say(f"Choice of groups: {one['sentence']}")
     say()
     if "groups" in summary:
-        say_table(tables_of(summary)["groups"], _GROUP_COLUMNS, most=_MOST_GROUPS)
+        say_table(tables_of(summary)["groups"].select(_GROUP_COLUMNS), most=_MOST_GROUPS)
     else:
         say(f"In all rows both bounds are moved outwards by {model.groups_['offset_lower'][0]:.4g}.")

@@ -1,4 +1,4 @@
-"""What a report is made from: a model, an audit or a comparison, with the rows they were checked on, in one form."""
+"""What a report is made from: models, audits or a comparison, with the rows they were checked on, in one form."""
 
 from __future__ import annotations
 
@@ -80,103 +80,80 @@ def gather(subject: Any, X: Any = None, y: Any = None, methods: Any = None) -> E
     Examples
     --------
     >>> from icqr.auditing import audit
-    >>> found = audit([1.0, 2.0], [[0, 2], [0, 1]], coverage=0.5)
-    >>> gather(found).main
+    >>> gather(audit([1.0, 2.0], [[0, 2], [0, 1]], coverage=0.5)).main
     'intervals'
     """
     if isinstance(subject, Audit | Comparison):
-        return _checked(subject, X, y, methods)
+        return _gather_audited(subject, X, y, methods)
     if methods is not None:
         raise ValueError("methods goes with an audit or a comparison; a model speaks for itself, leave it out")
-    if isinstance(subject, IntervalRegressor):
-        return _of_model(subject, X, y)
-    if (
-        isinstance(subject, Mapping | list)
-        and subject
-        and all(isinstance(m, IntervalRegressor) for m in _each(subject))
-    ):
-        return _of_models(subject, X, y)
-    raise TypeError(
-        "the first argument must be a fitted icqr model, a dict or list of such models, or what audit(…) or "
-        f"compare(…) gives, got {_kind(subject)}; for intervals of other libraries pass "
-        "audit(y, intervals, X, coverage=0.9)"
-    )
 
-
-def _each(methods: Any) -> list[Any]:
-    return list(methods.values()) if isinstance(methods, Mapping) else list(methods)
-
-
-def _kind(given: Any) -> str:
-    kinds = sorted({type(one).__name__ for one in _each(given)}) if isinstance(given, Mapping | list) else []
-    return type(given).__name__ + (f" of {', '.join(kinds)}" if kinds else "")
-
-
-def _of_model(model: IntervalRegressor, X: Any, y: Any) -> Evidence:
-    check_is_fitted(model)
-    name = type(model).__name__
-    if X is None and y is None:
-        return Evidence(float(model.coverage), models={name: model})
-    _check_both(X, y)
-    audited = prepare(y, model, X, None, None)
-    found = audit_rows(audited, 0, with_excess_risk=True)
-    return Evidence(found.coverage, {name: found}, None, {name: model}, {name: audited}, X, _name_of(y))
-
-
-def _of_models(methods: Any, X: Any, y: Any) -> Evidence:
-    if X is None or y is None:
-        raise ValueError("X and y must be given with several models, got None; give rows that no model has seen")
-    models = named_methods(methods)
-    rows = {name: prepare(y, model, X, None, None) for name, model in models.items()}
-    found = compare_rows(rows, next(iter(rows)), 0, with_excess_risk=True)
-    return Evidence(found.coverage, found.audits, found, models, rows, X, _name_of(y))
-
-
-def _check_both(X: Any, y: Any) -> None:
-    if X is None or y is None:
-        missing = "X" if X is None else "y"
-        raise ValueError(
-            f"X and y go together, got no {missing}; give both, or neither for a report of the model alone"
+    each = list(subject.values()) if isinstance(subject, Mapping) else subject if isinstance(subject, list) else []
+    several = bool(each) and all(isinstance(model, IntervalRegressor) for model in each)
+    if several:
+        if X is None or y is None:
+            raise ValueError("X and y must be given with several models, got None; give rows that no model has seen")
+        models = named_methods(subject)
+    elif isinstance(subject, IntervalRegressor):
+        check_is_fitted(subject)
+        models = {type(subject).__name__: subject}
+        if X is None and y is None:
+            return Evidence(float(subject.coverage), models=models)
+        if X is None or y is None:
+            missing = "X" if X is None else "y"
+            hint = "give both, or neither for a report of the model alone"
+            raise ValueError(f"X and y go together, got no {missing}; {hint}")
+    else:
+        kinds = sorted({type(item).__name__ for item in each})
+        raise TypeError(
+            "the first argument must be a fitted icqr model, a dict or list of such models, or what audit(…) or "
+            f"compare(…) gives, got {type(subject).__name__}{' of ' * bool(kinds)}{', '.join(kinds)}; for intervals of "
+            "other libraries pass audit(y, intervals, X, coverage=0.9)"
         )
 
+    rows = {name: prepare(y, model, X, None, None) for name, model in models.items()}
+    if several:
+        comparison = compare_rows(rows, next(iter(rows)), 0, with_excess_risk=True)
+        return Evidence(comparison.coverage, comparison.audits, comparison, models, rows, X, _target_name(y))
+    audits = {name: audit_rows(audited, 0, with_excess_risk=True) for name, audited in rows.items()}
+    return Evidence(next(iter(audits.values())).coverage, audits, None, models, rows, X, _target_name(y))
 
-def _checked(found: Audit | Comparison, X: Any, y: Any, methods: Any) -> Evidence:
+
+def _gather_audited(subject: Audit | Comparison, X: Any, y: Any, methods: Any) -> Evidence:
     """Join an audit or a comparison with the methods that it is of, if they are given."""
-    comparison = found if isinstance(found, Comparison) else None
-    named = _named_methods(comparison, methods)
-    audits = found.audits if isinstance(found, Comparison) else {next(iter(named), "intervals"): found}
+    comparison = subject if isinstance(subject, Comparison) else None
+    named = {} if methods is None else _named_as_audited(comparison, methods)
+    audits = subject.audits if isinstance(subject, Comparison) else {next(iter(named), "intervals"): subject}
+    models = {name: method for name, method in named.items() if isinstance(method, IntervalRegressor)}
     if y is not None and not named:
         raise ValueError("methods must be given with y, got None; give the model or intervals that were audited")
-    models = {name: method for name, method in named.items() if isinstance(method, IntervalRegressor)}
     if y is None and len(models) < len(named):
         raise ValueError("y must be given with intervals in methods, got None; give the rows that were audited")
-    rows = {} if y is None else {name: prepare(y, each, X, None, found.coverage) for name, each in named.items()}
+
+    rows = {} if y is None else {name: prepare(y, each, X, None, subject.coverage) for name, each in named.items()}
     for name, audited in rows.items():
-        _check_same(name, audited, audits[name])
-    return Evidence(found.coverage, dict(audits), comparison, models, rows, X, _name_of(y))
+        numbers = audits[name].numbers
+        n, share = len(audited.rows.y), float(np.mean(audited.rows.covered))
+        if n != numbers["n"] or not math.isclose(share, numbers["coverage"]):
+            raise ValueError(
+                f"X, y and methods must be what was audited: {numbers['n']:.0f} rows of which {name} covers "
+                f"{numbers['coverage']:.4f}, got {n} rows of which it covers {share:.4f}"
+            )
+    return Evidence(subject.coverage, dict(audits), comparison, models, rows, X, _target_name(y))
 
 
-def _named_methods(comparison: Comparison | None, methods: Any) -> dict[str, Any]:
-    if methods is None:
-        return {}
+def _named_as_audited(comparison: Comparison | None, methods: Any) -> dict[str, Any]:
+    """Return methods by name, with the names and in the order of a comparison."""
     if comparison is None:
         return {type(methods).__name__ if hasattr(methods, "predict_interval") else "intervals": methods}
     names = list(comparison.audits)
-    if not isinstance(methods, Mapping) or set(map(str, methods)) != set(names):
+    by_name = {str(key): method for key, method in methods.items()} if isinstance(methods, Mapping) else {}
+    if set(by_name) != set(names):
         got = list(methods) if isinstance(methods, Mapping) else type(methods).__name__
         raise ValueError(f"methods must be a dict with the names that were compared, {names}, got {got}")
-    return {name: {str(key): method for key, method in methods.items()}[name] for name in names}
+    return {name: by_name[name] for name in names}
 
 
-def _check_same(name: str, audited: Audited, found: Audit) -> None:
-    n, share = len(audited.rows.y), float(np.mean(audited.rows.covered))
-    if n != found.numbers["n"] or not math.isclose(share, found.numbers["coverage"]):
-        raise ValueError(
-            f"X, y and methods must be what was audited: {found.numbers['n']:.0f} rows of which {name} covers "
-            f"{found.numbers['coverage']:.4f}, got {n} rows of which it covers {share:.4f}"
-        )
-
-
-def _name_of(y: Any) -> str | None:
+def _target_name(y: Any) -> str | None:
     name = getattr(y, "name", None)
     return None if name is None else str(name)

@@ -1,10 +1,10 @@
-"""How a report's numbers came about: data, sizes of the splits, models, seeds, versions, and which guarantee holds."""
+"""How a report's numbers came about: data, models, guarantees and versions, and how groups were chosen."""
 
 from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -12,8 +12,10 @@ from icqr._libraries import core_of
 from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
 from icqr._tables import as_table
 from icqr.auditing.findings import listed, percent, promise
-from icqr.reporting.choices import chosen_words, two_stages
+from icqr.partition import KMeansPartition
+from icqr.quantiles import ResidualQuantiles, bare
 from icqr.reporting.evidence import Evidence
+from icqr.selection import ROWS
 
 GUARANTEES = {
     GROUPWISE: (
@@ -34,121 +36,184 @@ GUARANTEES = {
 OTHER_LIBRARY = (
     "Not known here: the intervals came as numbers. This report only says whether they kept the promise on these rows."
 )
-CORE = ("icqr", "numpy", "pandas", "scipy", "scikit-learn")
 
 
 def how_computed(evidence: Evidence, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Give `about` (as given), `data`, `models` with their guarantees, how verdicts were reached, and `versions`."""
+    """Return `about` (as given), `data`, `models` with their guarantees, how verdicts were reached, and `versions`."""
+    data: dict[str, Any] = {"target": evidence.y_name} if evidence.y_name else {}
+    if evidence.X is not None:
+        data["columns"] = int(as_table(evidence.X).shape[1])
+    elif evidence.model is not None:
+        data["columns"] = int(evidence.model.n_features_in_)
+    audit = next(iter(evidence.audits.values()), None)
+    if audit is not None:
+        data["rows checked"] = int(audit.numbers["n"])
     return {
         "about": {str(key): value if isinstance(value, int | float) else str(value) for key, value in about.items()},
-        "data": _data(evidence),
+        "data": data,
         "models": [_method(name, evidence.models.get(name)) for name in evidence.audits or evidence.models],
-        "audit": next((one.method for one in evidence.audits.values()), None),
+        "audit": None if audit is None else audit.method,
         "versions": _versions(evidence.models.values()),
     }
-
-
-def _data(evidence: Evidence) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if evidence.y_name:
-        found["target"] = evidence.y_name
-    if evidence.X is not None:
-        found["columns"] = int(as_table(evidence.X).shape[1])
-    elif evidence.model is not None:
-        found["columns"] = int(evidence.model.n_features_in_)
-    for one in evidence.audits.values():
-        found["rows checked"] = int(one.numbers["n"])
-    return found
 
 
 def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     if model is None:
         return {"method": name, "guarantee": OTHER_LIBRARY}
-    certificate = model.certificate()
-    found: dict[str, Any] = {
+    written, residual, certificate = repr(bare(model.estimator)), two_stages(model), model.certificate()
+    if "XGB" in written:  # which names all its parameters, also those that are not set
+        written = re.sub(r"\w+=None,\s+", "", written)
+    crossed = [f"{n:,} in {'training' if where == 'train' else where}" for where, n in model.n_crossed_.items() if n]
+    # If all rows are one group, what is promised in each group is promised for all rows together.
+    kind = MARGINAL if certificate.guarantee == GROUPWISE and model.n_groups_ == 1 else certificate.guarantee
+    facts: dict[str, Any] = {
         "method": name,
-        "model": _written(model._inner()),
-        "bounds": _bounds(model),
+        "model": written,
+        "bounds": None if residual is None else _two_stages_words(residual),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
         "calibration rows": int(model.calibration_.sizes.sum()) or None,
         "groups": model.n_groups_,
         "seed": repr(model.random_state),
-        "rows with crossed quantiles": _crossed(model),
-        "guarantee": _guarantee(model, certificate.guarantee),
+        "rows with crossed quantiles": ", ".join(crossed) or None,
+        "guarantee": GUARANTEES.get(kind, kind),
     }
     if certificate.unpromised and certificate.guarantee != NOT_CALIBRATED:
-        found["exception"] = (
+        facts["exception"] = (
             f"{percent(certificate.unpromised)} of the calibration rows are in groups too small for a promise; over "
             f"all rows at least {promise(certificate.marginal)} is promised, if such rows stay as frequent."
         )
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
-def _written(estimator: Any) -> str:
-    """Give an estimator as it would be written; XGBoost names all its parameters, also those that are not set."""
-    text = repr(estimator)
-    return re.sub(r"\w+=None,\s+", "", text) if "XGB" in text else text
+def _versions(models: Iterable[IntervalRegressor]) -> dict[str, str]:
+    """Return the versions of Python, of what icqr builds on, and of the libraries of the models."""
+    names = ["icqr", "numpy", "pandas", "scipy", "scikit-learn"]
+    for model in models:
+        residual = two_stages(model)
+        fitted = bare(model.estimator) if residual is None else residual.medians_[0].models_[0]
+        names.append(type(core_of(fitted)[1]).__module__.partition(".")[0])
+    versions = {"python": platform.python_version()}
+    for name in dict.fromkeys(names):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # a module of the user's own, or a distribution of another name
+    return versions
 
 
-def _bounds(model: IntervalRegressor) -> str | None:
-    residual = two_stages(model)
-    if residual is None:
-        return None
+# -- Bounds in two stages --------------------------------------------------------------------------------
+
+
+def two_stages(model: IntervalRegressor) -> ResidualQuantiles | None:
+    """Return a model's fitted `ResidualQuantiles`, if its bounds come from one."""
+    fitted = getattr(model.model_, "models_", [None])[0]
+    return fitted if isinstance(fitted, ResidualQuantiles) else None
+
+
+def _two_stages_words(residual: ResidualQuantiles) -> str:
     return (
         "in two stages: models of the median, then models of the quantiles of what it leaves, each fitted without one "
         f"of {len(residual.medians_)} folds of the training rows, and the mean of what they predict"
     )
 
 
-def _guarantee(model: IntervalRegressor, kind: str) -> str:
-    """Say what is promised; if all rows are one group, that is for all rows together."""
-    return GUARANTEES.get(MARGINAL if kind == GROUPWISE and model.n_groups_ == 1 else kind, kind)
+def importance_sentence(model: IntervalRegressor) -> str | None:
+    """Say what the columns' importance is that of, and whether groups follow it."""
+    if not hasattr(model, "importances_"):
+        return None
+    residual = two_stages(model) is not None
+    follow = not hasattr(model, "selection_") or isinstance(model.partition_, KMeansPartition)
+    sentence = (
+        f"The columns that move the {'median' if residual else 'prediction'} most; "
+        f"groups {'' if follow else 'do not '}follow them."
+    )
+    return f"{sentence} What a column does to the spread alone is not counted." if residual else sentence
+
+
+# -- How groups were chosen ------------------------------------------------------------------------------
+
+
+def selections(models: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return an entry per model that chose its partition: `method`, `sentence`, and `candidates` with their losses.
+
+    Examples
+    --------
+    >>> from icqr import ICQR
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(100, random_state=0, return_X_y=True)
+    >>> selections({"small": ICQR(partition="auto", random_state=0).fit(X, y)})[0]["sentence"]
+    'All rows are one group: no other partition would leave about 100 calibration rows for each of its groups.'
+    """
+    entries = []
+    for name, model in models.items():
+        if not hasattr(model, "selection_"):
+            continue
+        tried, were = len(model.selection_), "were" if model.n_groups_ > 1 else "was"
+        if tried == 1:
+            rows = f"about {ROWS} calibration rows for each of its groups"
+            sentence = f"All rows are one group: no other partition would leave {rows}."
+        else:
+            chosen = f"{_chosen_groups(model)} {were} chosen"
+            sentence = f"Of {tried} partitions that were tried on the training rows, {chosen}."
+        entries.append({"method": name, "sentence": sentence, "candidates": model.selection_})
+    return entries
+
+
+def _chosen_groups(model: Any) -> str:
+    """Say which partition was chosen, with the groups that the model has of it.
+
+    These may be fewer than in the table of candidates: there, labels are those of models that have not seen the row.
+    """
+    if model.n_groups_ == 1:
+        return "one group for all rows"
+    kind = model.selection_.loc[model.selection_["chosen"], "partition"].iloc[0]
+    return f"{model.n_groups_} {'K-means clusters' if kind == 'K-means' else 'groups by predicted difficulty'}"
 
 
 def remarks(models: Mapping[str, IntervalRegressor]) -> list[str]:
     """Say which methods have bounds or groups that come about in a way of their own, and what these promise."""
-    said = []
+    sentences = []
     for name, model in models.items():
         ways = []
         if two_stages(model) is not None:
             ways.append("fits a quantile model of its own in two stages (ResidualQuantiles)")
         if hasattr(model, "selection_"):
-            ways.append(f'chooses its groups from training rows (partition="auto"), here {chosen_words(model)}')
+            ways.append(f'chooses its groups from training rows (partition="auto"), here {_chosen_groups(model)}')
         if ways:
-            said.append(f"{name} {listed(ways)}{_promised_where(model)}.")
-    return said
+            where = "in each group" if model.n_groups_ > 1 else "over all rows together"
+            promised = f": coverage is promised {where}" if model.certificate().guarantee == GROUPWISE else ""
+            sentences.append(f"{name} {listed(ways)}{promised}.")
+    return sentences
 
 
-def _promised_where(model: IntervalRegressor) -> str:
-    if model.certificate().guarantee != GROUPWISE:
-        return ""
-    return f": coverage is promised {'in each group' if model.n_groups_ > 1 else 'over all rows together'}"
-
-
-def _crossed(model: IntervalRegressor) -> str | None:
-    names = {"train": "training", "calibration": "calibration"}
-    return ", ".join(f"{n:,} in {names[where]}" for where, n in model.n_crossed_.items() if n) or None
-
-
-def _versions(models: Any) -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    own = [type(_core(model)).__module__.partition(".")[0] for model in models]
-    for name in dict.fromkeys([*CORE, *own]):
-        version = _version(name)
-        if version is not None:
-            found[name] = version
-    return found
-
-
-def _core(model: IntervalRegressor) -> Any:
-    """Give what was fitted: a model of another library, or of the user's own."""
-    residual = two_stages(model)
-    return core_of(model._inner() if residual is None else residual.medians_[0].models_[0])[1]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None  # a module of the user's own, or a distribution of another name
+def choice_of_k(model: IntervalRegressor) -> dict[str, Any] | None:
+    """Return how the number of K-means clusters was chosen, in numbers and in a sentence."""
+    partition = model.partition_
+    path = getattr(partition, "path_", None)
+    if path is None:
+        return None
+    k, n_groups, needed = int(partition.k_), int(partition.n_groups_), partition.explained_variance
+    explained = float(path.loc[path["k"] == k, "explained_variance"].iloc[0])
+    reason = {
+        "explained_variance": f"the smallest number that explains more than {promise(needed)}",
+        "silhouette": "the number with the largest silhouette",
+        "elbow": "where the curve bends most",
+    }.get(str(partition.choose), "the number that was asked for")
+    if partition.choose == "explained_variance" and explained <= needed:
+        reason = f"the largest number allowed; {promise(needed)} was asked for"
+    clusters = "1 cluster explains" if k == 1 else f"{k} clusters explain"
+    sentence = f"{clusters} {percent(explained)} of the weighted variance: {reason}."
+    if n_groups < k:
+        auto = hasattr(model, "selection_")
+        rows = f"fewer than about {ROWS} calibration rows" if auto else "too few rows to be calibrated"
+        groups = "1 group" if n_groups == 1 else f"{n_groups} groups"
+        sentence += f" Clusters with {rows} were merged, which leaves {groups}."
+    return {
+        "k": k,
+        "n_groups": n_groups,
+        "chosen_by": partition.choose,
+        "explained_variance": explained,
+        "path": path,
+        "sentence": sentence,
+    }

@@ -6,19 +6,18 @@ import base64
 import hashlib
 import os
 from collections.abc import Mapping
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from icqr._files import replacing
 from icqr._messages import imported
+from icqr._sheet import unbroken
 from icqr.auditing.findings import as_json
-from icqr.reporting.evidence import Evidence, gather
+from icqr.reporting.evidence import gather
 from icqr.reporting.pictures import pictures_of
-from icqr.reporting.summary import summary_of
-from icqr.reporting.tables import tables_of
-from icqr.reporting.verdict import STATUS_WORDS
+from icqr.reporting.report_tables import tables_of
+from icqr.reporting.summary import STATUS_WORDS, summary_of
 
 #: So many sentences are shown at once, of one method or a comparison and of each of several; the others on demand.
 MOST_SENTENCES, MOST_OF_EACH = 8, 3
@@ -50,7 +49,7 @@ def report(
     ----------
     subject : model, dict or list of models, Audit or Comparison
         A fitted icqr model; several, to be compared; or what :func:`~icqr.auditing.audit` or
-        :func:`~icqr.auditing.compare` gives, also for intervals of other libraries.
+        :func:`~icqr.auditing.compare` returns, also for intervals of other libraries.
     path : path
         The HTML file; an existing one is replaced.
     X, y : table and array, optional
@@ -77,88 +76,52 @@ def report(
     >>> from icqr.auditing import audit
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = audit([1.0, 2.0, 3.0], [[0, 2], [0, 1], [2, 4]], coverage=0.5)
-    ...     "Too few rows to tell" in report(found, Path(folder, "report.html")).read_text(encoding="utf-8")
+    ...     checked = audit([1.0, 2.0, 3.0], [[0, 2], [0, 1], [2, 4]], coverage=0.5)
+    ...     "Too few rows to tell" in report(checked, Path(folder, "report.html")).read_text(encoding="utf-8")
     True
     """
-    target = _checked_path("path", path)
-    beside = None if json_path is None else _checked_path("json_path", json_path)
-    _need("jinja2")
+    page_path = _checked_path("path", path)
+    numbers_path = None if json_path is None else _checked_path("json_path", json_path)
+    jinja2 = imported("jinja2", "reports need", "icqr[report]")
     evidence = gather(subject, X, y, methods)
     summary = summary_of(evidence, title, about, seconds)
-    page = page_of(evidence, summary)
-    if beside is not None:
-        _write(beside, as_json(summary))
-    _write(target, page)
-    return target
+    numbers = as_json(summary)
 
-
-def page_of(evidence: Evidence, summary: dict[str, Any]) -> str:
-    """Give the page as text."""
-    style, script = _part("style.css"), _part("script.js")
-    markup = _need("markupsafe").Markup
-    pictures = pictures_of(evidence, summary)
-    page: str = (
-        _template()
-        .render(
-            summary=summary,
-            status=STATUS_WORDS[summary["verdict"]["status"]],
-            tables=tables_of(summary),
-            pictures={name: one._replace(svg=markup(one.svg)) for name, one in pictures.items()},
-            main=evidence.main,
-            most_sentences=MOST_SENTENCES,
-            most_of_each=MOST_SENTENCES if len(evidence.audits) < 2 else MOST_OF_EACH,
-            style=markup(style),
-            script=markup(script),
-            script_hash=_hash(script),
-            data=markup(as_json(summary).translate(_NOT_IN_A_PAGE)),
-        )
-        .lstrip()
+    style, script, template = (
+        resources.files("icqr.reporting").joinpath(name).read_text(encoding="utf-8")
+        for name in ("style.css", "script.js", "template.html")
     )
-    return page
-
-
-def _part(name: str) -> str:
-    return resources.files("icqr.reporting").joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    """Give the script's hash: the page's policy lets only the script with this hash run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-@cache
-def _template() -> Any:
-    jinja2 = _need("jinja2")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["words"] = _words
-    return environment.from_string(_part("template.html"))
+    environment.filters["unbroken"] = unbroken
+    # Only what is marked as safe is not escaped: our own files, matplotlib's pictures, and JSON without markup.
+    page = environment.from_string(template).render(
+        summary=summary,
+        status=STATUS_WORDS[summary["verdict"]["status"]],
+        tables=tables_of(summary),
+        pictures=pictures_of(evidence, summary),
+        main=evidence.main,
+        most_sentences=MOST_SENTENCES,
+        most_of_each=MOST_SENTENCES if len(evidence.audits) < 2 else MOST_OF_EACH,
+        style=style,
+        script=script,
+        # The page's policy lets only the script with this hash run.
+        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=numbers.translate(_NOT_IN_A_PAGE),
+    )
+    for file, text in ((numbers_path, numbers), (page_path, page.lstrip())):
+        if file is not None:
+            with replacing(file) as part, part.open("x", encoding="utf-8", errors="replace", newline="\n") as stream:
+                stream.write(text)
+    return page_path
 
 
-def _words(said: str) -> str:
-    """Keep a number and its percent sign on one line."""
-    return said.replace(" %", "\u00a0%")
-
-
-def _need(module: str) -> Any:
-    return imported(module, "reports need", "icqr[report]")
-
-
-# -- Writing ---------------------------------------------------------------------------------------------
-
-
-def _checked_path(name: str, given: str | os.PathLike[str]) -> Path:
-    """Give the path, or say before any work is done why nothing can be written there."""
-    path = Path(given).expanduser()
-    if path.is_dir():
-        raise IsADirectoryError(f"{name} must be a file, got the folder {path}; add a name: {path / 'report.html'}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{name} must be in a folder that exists, got {path}; make {path.parent} first")
-    return path
-
-
-def _write(path: Path, content: str) -> None:
-    with replacing(path) as part, part.open("x", encoding="utf-8", errors="replace", newline="\n") as stream:
-        stream.write(content)
+def _checked_path(name: str, path: str | os.PathLike[str]) -> Path:
+    """Return the path, or say before any work is done why nothing can be written there."""
+    file = Path(path).expanduser()
+    if file.is_dir():
+        raise IsADirectoryError(f"{name} must be a file, got the folder {file}; add a name: {file / 'report.html'}")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"{name} must be in a folder that exists, got {file}; make {file.parent} first")
+    return file

@@ -7,23 +7,34 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import pandas as pd
-
-from icqr._predicting import IntervalRegressor
 from icqr.auditing.audits import Audit
-from icqr.auditing.findings import plain, records
+from icqr.auditing.findings import listed, percent, plain, promise, records, rows_of
 from icqr.auditing.verdicts import HOLDS, OVER, UNDER
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
-from icqr.reporting.choices import choice_of_k, importance_sentence, selections
 from icqr.reporting.evidence import Evidence, gather
-from icqr.reporting.origins import how_computed, remarks
-from icqr.reporting.verdict import verdict_of
+from icqr.reporting.origins import choice_of_k, how_computed, importance_sentence, remarks, selections
 
 #: Version of the dict's form.
 FORMAT = "icqr-report/1"
-#: The model's own groups and those that a user gave to the audit.
-GROUP_KINDS = ("model group", "group")
+#: What each status is called on the page, the best first.
+STATUS_WORDS = {
+    "holds": "The promise holds",
+    "cautious": "More is covered than promised",
+    "partly": "Holds on average, not everywhere",
+    "unknown": "Too few rows to tell",
+    "broken": "The promise is broken",
+    "unchecked": "Not checked yet",
+}
+#: Numbers of an audit that its entry in `methods` repeats.
+METHOD_NUMBERS = (
+    *("n", "coverage", "coverage_lower", "coverage_upper", "mean_width", "n_infinite", "interval_score"),
+    *("size_stratified_coverage", "worst_slab_coverage", "coverage_gap", "excess_risk_l1", "excess_risk_l1_error"),
+)
+#: What is known of a group, and of each method in it.
+GROUP_FACTS = ("kind", "n", "verdict", "calibration_rows", "band_lower", "band_upper", "within_band", "guarantee")
+GROUP_NUMBERS = ("coverage", "coverage_lower", "coverage_upper", "mean_width")
+WIDTHS = ("min", "q1", "median", "q3", "max", "mean", "std")
 
 
 def summarize(
@@ -36,7 +47,7 @@ def summarize(
     about: Mapping[str, Any] | None = None,
     seconds: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Give what a report says as a dict of plain values; NaN is None, and parts that can't be made are left out.
+    """Return what a report says as a dict of plain values; NaN is None, and parts that can't be made are left out.
 
     Parameters
     ----------
@@ -56,8 +67,8 @@ def summarize(
     Examples
     --------
     >>> from icqr.auditing import audit
-    >>> found = summarize(audit([1.0, 2.0, 3.0], [[0, 2], [0, 1], [2, 4]], coverage=0.5))
-    >>> found["verdict"]["status"], found["methods"][0]["coverage"]
+    >>> summary = summarize(audit([1.0, 2.0, 3.0], [[0, 2], [0, 1], [2, 4]], coverage=0.5))
+    >>> summary["verdict"]["status"], summary["methods"][0]["coverage"]
     ('unknown', 0.6666666666666666)
     """
     return summary_of(gather(subject, X, y, methods), title, about, seconds)
@@ -65,78 +76,150 @@ def summarize(
 
 def summary_of(
     evidence: Evidence,
-    title: str | None,
-    about: Mapping[str, Any] | None,
-    seconds: Mapping[str, float] | None,
+    title: str | None = None,
+    about: Mapping[str, Any] | None = None,
+    seconds: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Give the dict of :func:`summarize`."""
-    target = f" for {evidence.y_name}" if evidence.y_name else ""
+    """Return the dict of :func:`summarize`."""
+    names = list(evidence.audits or evidence.models)
+    if seconds is not None and set(map(str, seconds)) != set(names):
+        raise ValueError(f"seconds must be a dict with a number for each method, {names}, got {list(seconds)}")
+    model, target = evidence.model, f" for {evidence.y_name}" if evidence.y_name else ""
     parts: dict[str, Any] = {
         "format": FORMAT,
         "title": f"Prediction intervals{target}" if title is None else str(title),
         "made": datetime.now(UTC).isoformat(timespec="minutes"),
         "promised": evidence.coverage,
-        "verdict": verdict_of(evidence),
+        "verdict": _verdict(evidence),
         "in_detail": evidence.main,
-        **_of_audits(evidence),
-        **_of_model(evidence.model),
-        "selection": selections(evidence.models),
-        "seconds": None if seconds is None else _checked_seconds(seconds, evidence),
+        **(_checked_parts(evidence) if evidence.audits else {}),
+        "groups": model.groups_ if model is not None and model.n_groups_ > 1 else None,
+        "importance": getattr(model, "importances_", None),
+        "importance_sentence": None if model is None else importance_sentence(model),
+        "choice_of_k": None if model is None else choice_of_k(model),
+        "selection": selections(evidence.models) or None,
+        "seconds": None if seconds is None else {str(name): float(value) for name, value in seconds.items()},
         "computed": how_computed(evidence, about or {}),
     }
-    found: dict[str, Any] = plain({key: value for key, value in parts.items() if value is not None})
-    return found
+    summary: dict[str, Any] = plain({key: value for key, value in parts.items() if value is not None})
+    return summary
 
 
-def _checked_seconds(seconds: Mapping[str, float], evidence: Evidence) -> dict[str, float]:
-    names = list(evidence.audits or evidence.models)
-    if set(map(str, seconds)) != set(names):
-        raise ValueError(f"seconds must be a dict with a number for each method, {names}, got {list(seconds)}")
-    return {str(name): float(value) for name, value in seconds.items()}
+# -- The verdict -----------------------------------------------------------------------------------------
+
+
+def _verdict(evidence: Evidence) -> dict[str, Any]:
+    """Return `sentence` and `status`; of several methods it is the best that any has, and `methods` are those."""
+    audits, promised = evidence.audits, promise(evidence.coverage)
+    if not audits:
+        sentence = f"The model promises {promised}; it was not checked here on rows that it has not seen."
+        return {"status": "unchecked", "sentence": sentence}
+    if len(audits) == 1:
+        (audit,) = audits.values()
+        return {"status": _status(audit), "sentence": _verdict_sentence(audit)}
+
+    # No method is called the best: each is judged in regions of its own.
+    statuses = {name: _status(audit) for name, audit in audits.items()}
+    best = min(statuses.values(), key=list(STATUS_WORDS).index)
+    counts = [
+        f"{len(_short(audit)) or 'none'} of {len(audit.regions) - 1} with {name}" for name, audit in audits.items()
+    ]
+    looked = any(len(audit.regions) > 1 for audit in audits.values())
+    short = f"of the regions looked at, these fall short: {listed(counts)}" if looked else "no regions were looked at"
+    sentence = f"{promised} is promised, and on average {_who_keeps_it(audits)}; {short}."
+    return {"status": best, "sentence": sentence, "methods": [name for name in audits if statuses[name] == best]}
+
+
+def _who_keeps_it(audits: Mapping[str, Audit]) -> str:
+    """Say which methods keep the promise over all rows and which break it."""
+    verdicts = {name: _whole(audit)["verdict"] for name, audit in audits.items()}
+    kept = [name for name, verdict in verdicts.items() if verdict in (HOLDS, OVER)]
+    unknown = [name for name, verdict in verdicts.items() if verdict not in (HOLDS, OVER, UNDER)]
+    broken = [f"{name} ({percent(audits[name].numbers['coverage'])})" for name in verdicts if verdicts[name] == UNDER]
+    parts = [f"{listed(kept)} {'keeps' if len(kept) == 1 else 'keep'} it"] if kept else []
+    parts += [f"{listed(broken)} {'breaks' if len(broken) == 1 else 'break'} it"] if broken else []
+    parts += [f"there are too few rows to tell for {listed(unknown)}"] if unknown else []
+    return listed(parts)
+
+
+def _whole(audit: Audit) -> dict[str, Any]:
+    """Return the audit of all rows together."""
+    return records(audit.regions[audit.regions["kind"] == "all rows"])[0]
+
+
+def _short(audit: Audit) -> list[dict[str, Any]]:
+    """Return the regions that fall short, worst first."""
+    regions = audit.regions
+    return records(regions[(regions["kind"] != "all rows") & (regions["verdict"] == UNDER)])
+
+
+def _status(audit: Audit) -> str:
+    verdict = _whole(audit)["verdict"]
+    if verdict == UNDER:
+        return "broken"
+    return "partly" if _short(audit) else {HOLDS: "holds", OVER: "cautious"}.get(verdict, "unknown")
+
+
+def _verdict_sentence(audit: Audit) -> str:
+    whole, short, looked = _whole(audit), _short(audit), len(audit.regions) - 1
+    start = {
+        HOLDS: "On average the promise holds" if short else "The intervals keep their promise",
+        UNDER: "The promise is broken",
+        OVER: "The intervals are wider than their promise needs",
+    }.get(whole["verdict"], "Too few rows to tell whether the promise holds")
+    counted = f"{percent(whole['coverage'])} of {whole['n']:,} rows are covered, {promise(audit.coverage)} promised"
+    if not looked:
+        return f"{start}: {counted}."
+
+    regions = "the one region looked at" if looked == 1 else f"the {looked} regions looked at"
+    if not short:
+        none = f"none of {regions} is shown" if looked > 1 else f"{regions} is not shown"
+        return f"{start}: {counted}, and {none} to fall short."
+    link = "but" if whole["verdict"] in (HOLDS, OVER) else "and"
+    falling = f"{len(short)} of {regions} {'falls' if len(short) == 1 else 'fall'} short"
+    return f"{start}: {counted}, {link} {falling}, {rows_of(short[0])} most ({percent(short[0]['coverage'])})."
 
 
 # -- What was checked ------------------------------------------------------------------------------------
 
 
-def _of_audits(evidence: Evidence) -> dict[str, Any]:
-    audits, comparison = evidence.audits, evidence.comparison
-    if not audits:
-        return {}
-    groups = _coverage_by_group(evidence)
+def _checked_parts(evidence: Evidence) -> dict[str, Any]:
+    """Return the parts that come from audits of rows."""
+    audits, comparison, groups = evidence.audits, evidence.comparison, _coverage_by_group(evidence)
+    sentences = [
+        {"method": name, "summary": audit.summary, "sentences": list(audit.findings[:-1])}
+        for name, audit in audits.items()
+    ]
+    findings: dict[str, Any] = {"methods": sentences}
+    if comparison is not None:
+        findings["comparison"] = list(comparison.findings[len(audits) :])
+    widths = [
+        {
+            "method": name,
+            **{key: audit.numbers[f"finite_width_{key}"] for key in WIDTHS},
+            "n_infinite": int(audit.numbers["n_infinite"]),
+        }
+        for name, audit in audits.items()
+    ]
     return {
-        "methods": [_method(name, one, groups) for name, one in audits.items()],
+        "methods": [_method(name, audit, groups) for name, audit in audits.items()],
         "differences": comparison.differences if comparison and len(comparison.differences) else None,
         "remarks": (remarks(evidence.models) or None) if len(audits) > 1 else None,
-        "findings": _findings(evidence),
+        "findings": findings,
         "coverage_by_group": groups or None,
-        "widths": [_widths(name, one.numbers) for name, one in audits.items()],
-        "audits": {name: one.to_dict() for name, one in audits.items()},
+        "widths": widths,
+        "audits": {name: audit.to_dict() for name, audit in audits.items()},
     }
 
 
-def _findings(evidence: Evidence) -> dict[str, Any]:
-    """Give the sentences: those of each method, worst first, and those that compare methods."""
-    found: dict[str, Any] = {
-        "methods": [
-            {"method": name, "summary": one.summary, "sentences": list(one.findings[:-1])}
-            for name, one in evidence.audits.items()
-        ]
-    }
-    if evidence.comparison:
-        found["comparison"] = list(evidence.comparison.findings[len(evidence.audits) :])
-    return found
-
-
-def _method(name: str, found: Audit, groups: list[dict[str, Any]]) -> dict[str, Any]:
-    regions = found.regions
-    by_group = [one["methods"][name]["coverage"] for one in groups if name in one["methods"]]
-    elsewhere = regions.loc[regions["kind"] != "all rows", "verdict"]
-    shown = ["n", "coverage", "coverage_lower", "coverage_upper", "mean_width", "n_infinite", "interval_score"]
-    shown += ["size_stratified_coverage", "worst_slab_coverage", "coverage_gap", "excess_risk_l1"]
+def _method(name: str, audit: Audit, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the main numbers of a method."""
+    by_group = [group["methods"][name]["coverage"] for group in groups if name in group["methods"]]
+    elsewhere = audit.regions.loc[audit.regions["kind"] != "all rows", "verdict"]
     return {
         "method": name,
-        "verdict": regions.loc[regions["kind"] == "all rows", "verdict"].iloc[0],
-        **{key: found.numbers[key] for key in [*shown, "excess_risk_l1_error"]},
+        "verdict": _whole(audit)["verdict"],
+        **{key: audit.numbers[key] for key in METHOD_NUMBERS},
         "lowest_group": min(by_group, default=None),
         "highest_group": max(by_group, default=None),
         "regions": len(elsewhere),
@@ -146,106 +229,50 @@ def _method(name: str, found: Audit, groups: list[dict[str, Any]]) -> dict[str, 
     }
 
 
-def _widths(name: str, numbers: dict[str, float]) -> dict[str, Any]:
-    known = ("min", "q1", "median", "q3", "max", "mean", "std")
-    finite = {key: numbers[f"finite_width_{key}"] for key in known}
-    return {"method": name, **finite, "n_infinite": int(numbers["n_infinite"])}
-
-
-# -- Coverage by group -----------------------------------------------------------------------------------
-
-
 def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
-    """Give an entry per group: its verdict for the method shown in detail, and each method's coverage in it.
-
-    Groups have a number that is theirs in the whole report: a model's groups their own, others the following ones.
-    """
+    """Return an entry per group: its verdict for the method shown in detail, and each method's coverage in it."""
     regions = evidence.audits[evidence.main].regions
-    groups = regions[regions["kind"].isin(GROUP_KINDS)]
-    numbers = _numbers(groups)
-    elsewhere, rules = _elsewhere(evidence), _own_rules(evidence.model)
-    found = []
-    for row in records(groups):
+    groups = records(regions[regions["kind"].isin(("model group", "group"))])
+    # A group's number is the same in the whole report: a model's groups say theirs, given ones have the next numbers.
+    numbers = {row["region"]: int(row["group"]) for row in groups if row["kind"] == "model group"}
+    given = sorted((row["region"] for row in groups if row["kind"] == "group"), key=_natural_order)
+    numbers |= {region: place for place, region in enumerate(given, start=max(numbers.values(), default=-1) + 1)}
+    # A user's own groups are called by their rule, which says more than a number; rules of clusters are approximate.
+    model = evidence.model
+    own = model is not None and isinstance(getattr(model, "partition_", None), GroupPartition)
+    rules = list(model.groups_["rule"]) if model is not None and own else []
+
+    measured = {name: _measured_in_groups(evidence, name, numbers) for name in evidence.audits}
+    measured[evidence.main] |= {numbers[row["region"]]: row for row in groups}
+    entries = []
+    for row in groups:
         number = numbers[row["region"]]
-        by_method = {name: table[number] for name, table in elsewhere.items() if number in table}
-        about = {"group": number, "name": _short_name(row, rules), "region": row["region"]}
-        about |= {key: row[key] for key in ("kind", "n", "verdict", "calibration_rows", "band_lower", "band_upper")}
-        about |= {key: row[key] for key in ("within_band", "guarantee")}
-        measured = {**_given(evidence, row), **by_method, evidence.main: _measured(row)}
-        ordered = {name: measured[name] for name in evidence.audits if name in measured}
-        found.append({**about, "methods": ordered})
-    return sorted(found, key=lambda one: (one["group"] < 0, one["group"]))
+        known = row["group"] is not None and row["group"] >= 0
+        by_method = {name: table[number] for name, table in measured.items() if number in table}
+        entry = {
+            "group": number,
+            "name": (rules[number] if rules else f"group {number}") if known else str(row["region"]),
+            "region": row["region"],
+            **{key: row[key] for key in GROUP_FACTS},
+            "methods": {name: {key: found[key] for key in GROUP_NUMBERS} for name, found in by_method.items()},
+        }
+        entries.append(entry)
+    return sorted(entries, key=lambda entry: (entry["group"] < 0, entry["group"]))
 
 
-def _numbers(groups: pd.DataFrame) -> dict[str, int]:
-    """Give each region's number: a model's groups say theirs; rows of no known group are -1."""
-    own = groups[groups["kind"] == "model group"]
-    numbers = dict(zip(own["region"], own["group"].astype(int), strict=True))
-    following = max(numbers.values(), default=-1) + 1
-    given = sorted(groups.loc[groups["kind"] == "group", "region"], key=_natural)
-    return numbers | {name: place for place, name in enumerate(given, start=following)}
+def _measured_in_groups(evidence: Evidence, name: str, numbers: Mapping[str, int]) -> dict[int, dict[str, Any]]:
+    """Return a method's coverage by a group's number: in groups given to its audit, and in those shown in detail."""
+    regions = evidence.audits[name].regions
+    given = records(regions[regions["kind"] == "group"])
+    measured = {numbers[row["region"]]: row for row in given if row["region"] in numbers}
+    if evidence.labels is not None:
+        audited = evidence.rows[name]
+        table = coverage_by_group(audited.rows.y, audited.intervals, evidence.labels)
+        measured |= {row["group"]: row for row in records(table.reset_index())}
+    return measured
 
 
-def _natural(text: str) -> list[tuple[bool, float, str]]:
-    """Give a key that sorts 2 before 10."""
+def _natural_order(text: str) -> list[tuple[bool, float, str]]:
+    """Return a key that sorts 2 before 10."""
     parts = re.findall(r"\d+\.?\d*|\D+", text)
     return [(part[0].isdecimal(), float(part) if part[0].isdecimal() else 0.0, part) for part in parts]
-
-
-def _own_rules(model: IntervalRegressor | None) -> list[str]:
-    """Give the rules of a user's own groups, which say more to a reader than numbers do."""
-    if model is None or not isinstance(getattr(model, "partition_", None), GroupPartition):
-        return []
-    return list(model.descriptions_["rule"])
-
-
-def _short_name(row: dict[str, Any], rules: list[str]) -> str:
-    """Give a group's rule or number; where it has none, what it is called."""
-    if row["group"] is None or row["group"] < 0:
-        return str(row["region"])
-    return rules[row["group"]] if rules else f"group {row['group']}"
-
-
-def _measured(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: row[key] for key in ("coverage", "coverage_lower", "coverage_upper", "mean_width")}
-
-
-def _given(evidence: Evidence, row: dict[str, Any]) -> dict[str, Any]:
-    """Give the other methods' coverage in a group that was given to the comparison."""
-    if row["kind"] != "group":
-        return {}
-    tables = {name: one.regions for name, one in evidence.audits.items()}
-    same = {
-        name: table[(table["kind"] == "group") & (table["region"] == row["region"])] for name, table in tables.items()
-    }
-    return {name: _measured(records(found)[0]) for name, found in same.items() if len(found)}
-
-
-def _elsewhere(evidence: Evidence) -> dict[str, dict[int, Any]]:
-    """Give every method's coverage in the groups of the model that is shown in detail, where there are rows."""
-    labels = evidence.labels
-    if labels is None:
-        return {}
-    found = {}
-    for name, audited in evidence.rows.items():
-        table = coverage_by_group(audited.rows.y, audited.intervals, labels)
-        found[name] = {row["group"]: _measured(row) for row in records(table.reset_index())}
-    return found
-
-
-# -- The model -------------------------------------------------------------------------------------------
-
-
-def _of_model(model: IntervalRegressor | None) -> dict[str, Any]:
-    if model is None:
-        return {}
-    return {
-        "groups": _groups(model),
-        "importance": getattr(model, "importances_", None),
-        "importance_sentence": importance_sentence(model),
-        "choice_of_k": choice_of_k(model),
-    }
-
-
-def _groups(model: IntervalRegressor) -> pd.DataFrame | None:
-    return model.groups_ if model.n_groups_ > 1 else None
