@@ -12,8 +12,8 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.linear_model import QuantileRegressor
 
-from icqr import CQR, ICQR, QR, GroupPartition
-from icqr.auditing.comparison import UNCLEAR, _difference_clause, _judged, _paired, compare
+from icqr import CQR, ICQR, QR, GroupPartition, compare
+from icqr.auditing.comparison import judged_differences
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"a": RNG.random(800), "b": RNG.random(800)})
@@ -50,7 +50,9 @@ def test_few_rows_prove_nothing() -> None:
 
 def test_groups_that_are_a_model_s_own_are_judged_once() -> None:
     rows = X.assign(late=X["a"] > 0.5)
-    model = ICQR(LGBMRegressor(n_estimators=3, verbose=-1), partition=GroupPartition("late"), random_state=0)
+    model = ICQR(
+        LGBMRegressor(n_estimators=3, verbose=-1, random_state=0), partition=GroupPartition("late"), random_state=0
+    )
     found = compare({"flat": RIGHT, "model": model.fit(rows, Y)}, rows, Y, groups="late", coverage=0.9)
     kinds = {name: one.regions["kind"].value_counts() for name, one in found.audits.items()}
     assert (kinds["flat"]["group"], kinds["model"]["model group"]) == (2, 2)
@@ -77,10 +79,8 @@ def test_a_reference_without_width_is_compared_in_units() -> None:
 
 def test_differences_are_wrong_no_more_often_than_stated() -> None:
     wrong = 0
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        one, two = rng.gamma(2, size=(2, 200, 4))  # the same law for both
-        found = _judged(pd.DataFrame([_paired(a, b) for a, b in zip(one.T, two.T, strict=True)]))
+    for noise in np.random.default_rng(0).normal(size=(300, 4)):
+        found = judged_differences(pd.DataFrame({"difference": noise, "standard_error": 1.0}))
         wrong += found["verdict"].isin(["less", "more"]).any()
     assert wrong / 300 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
 
@@ -128,13 +128,21 @@ def test_errors() -> None:
         compare(RIGHT, X, Y, coverage=0.9)
     with pytest.raises(ValueError, match="at least one"):
         compare([], X, Y, coverage=0.9)
-    models = [CQR(QuantileRegressor(alpha=0), coverage=c).fit(X, Y) for c in (0.8, 0.9)]
+    models = [CQR(QuantileRegressor(alpha=0), coverage=c, random_state=0).fit(X, Y) for c in (0.8, 0.9)]
     with pytest.raises(ValueError, match=r"methods must promise the same coverage, got CQR: 0\.8, CQR \(2\): 0\.9"):
         compare(models, X, Y)
 
 
-@pytest.mark.parametrize(("lower", "among"), [(-18.8, True), (-1.0, False)])
-def test_a_difference_that_is_clear_only_alone_says_so(lower: float, among: bool) -> None:
-    row = {"measure": "interval_score", "verdict": UNCLEAR, "difference": -9, "lower": lower, "upper": lower + 17}
-    clause = _difference_clause(row, 190.0)
-    assert ("among so many comparisons (alone, very likely between 9.9 % less and 0.9 % less)" in clause) == among
+def test_a_difference_that_is_clear_only_alone_says_so() -> None:
+    # Ten methods whose centres differ by noise; the last is a little wider, by 2.5 standard errors.
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=(10, 800))
+    extra = noise - noise.mean(axis=1, keepdims=True)
+    extra[-1] += 2.5 / math.sqrt(800)
+    methods = {"right": RIGHT} | {f"m{k}": RIGHT + 0.01 * e[:, None] * [-1, 1] for k, e in enumerate(extra)}
+    found = compare(methods, None, Y, coverage=0.9)
+    row = found.differences.set_index(["method", "measure"]).loc[("m9", "mean_width")]
+    assert row["lower"] > 0
+    assert row["verdict"] == "no clear difference"
+    clause = r"m9 compared with right: mean width not clearly different among so many comparisons \(alone, very likely"
+    assert re.match(clause + r" between 0\.0 % more and 0\.1 % more\)", found.findings[-1])

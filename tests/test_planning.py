@@ -7,7 +7,7 @@ import json
 import pytest
 from scipy import stats
 
-from icqr.auditing.planning import plan, smallest_size
+from icqr import plan
 from icqr.calibration import conformal_rank
 
 
@@ -24,7 +24,8 @@ def within(n: int, coverage: float, precision: float, confidence: float) -> bool
     [(0.9, 0.05, 0.9), (0.95, 0.03, 0.9), (0.5, 0.1, 0.95), (0.8, 0.3, 0.9), (0.99, 0.02, 0.9), (0.9, 0.2, 0.5)],
 )
 def test_rows_needed_against_brute_force(coverage: float, precision: float, confidence: float) -> None:
-    found = smallest_size(coverage, precision, confidence)
+    found = plan(coverage=coverage, precision=precision, confidence=confidence).rows_needed
+    assert found is not None
     assert found < 900
     inside = [within(n, coverage, precision, confidence) for n in range(1, 1000)]
     assert all(inside[found - 1 :])

@@ -10,33 +10,52 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from icqr._rules import words
 from icqr._tables import IntArray
 from icqr.auditing.findings import (
-    SLAB,
+    CONFIDENCE,
+    ERROR_RATE,
+    OVER,
+    UNDER,
+    as_html,
     as_json,
-    html_page,
-    markdown,
-    markdown_list,
-    markdown_table,
+    as_markdown,
+    judge,
     overall_sentence,
     plain,
     promise,
     records,
     region_sentence,
+    tolerance,
 )
-from icqr.auditing.inputs import GROUP_COLUMNS, Audited, Grouping, prepare
-from icqr.auditing.numbers import FEWEST_TO_SEARCH, marginal_numbers, risk_numbers, slab_numbers, worst_slab
-from icqr.auditing.regions import columns_of, find_rules
-from icqr.auditing.verdicts import CONFIDENCE, ERROR_RATE, OVER, UNDER, judge, tolerance
-from icqr.metrics import WorstSlab, size_stratified_coverage
-from icqr.metrics.checks import CheckedRows
+from icqr.auditing.inputs import GROUP_COLUMNS, Audited, prepare
+from icqr.auditing.regions import find_regions, searched_columns, slab_words
+from icqr.metrics import (
+    WorstSlab,
+    binomial_interval,
+    coverage_gap,
+    coverage_width_correlation,
+    excess_risk,
+    hsic,
+    interval_score,
+    size_stratified_coverage,
+    width_summary,
+    worst_slab_coverage,
+)
 
 #: Version of the written form, see auditing/schema.json.
 FORMAT = "icqr-audit/1"
+#: The rows that judge a region: of one that was given, and of one that was found.
 GIVEN, FOUND = "all rows", "the half not searched"
 REGION_COLUMNS = ["region", "kind", "basis", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "p_value"]
 REGION_COLUMNS += ["mean_width", "median_width", "group", "calibration_rows", "band_lower", "band_upper"]
 REGION_COLUMNS += ["within_band", "guarantee"]
+#: With fewer rows no regions are searched for, and no classifier is trained.
+FEWEST_TO_SEARCH = 100
+#: The excess risk is computed on at most this many rows, drawn at random; on fewer if there are many columns, so that
+#: it takes seconds.
+MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
+N_DIRECTIONS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +111,7 @@ class Audit:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Give the regions, worst first.
+        """Return the regions, worst first.
 
         Columns: `region` in words, its `kind`, the rows it is judged on (`basis`, `n`), `coverage` with the exact 95 %
         interval, `verdict`, adjusted `p_value`, `mean_width`, `median_width`; of a model's groups their number `group`
@@ -102,7 +121,9 @@ class Audit:
         return self.regions.copy()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain Python values; NaN becomes None."""
+        """Return everything as plain Python values; NaN becomes None."""
+        bins: Any = self.size_strata.index
+        strata = self.size_strata.reset_index(drop=True).assign(width_from=bins.left, width_to=bins.right)
         return {
             "format": FORMAT,
             "promised": self.coverage,
@@ -110,7 +131,7 @@ class Audit:
             "findings": list(self.findings),
             "numbers": plain(self.numbers),
             "regions": plain(self.regions),
-            "size_strata": plain(_with_bins(self.size_strata)),
+            "size_strata": plain(strata),
             "method": self.method,
             "error_rate": ERROR_RATE,
             "confidence": CONFIDENCE,
@@ -119,33 +140,24 @@ class Audit:
         }
 
     def to_json(self) -> str:
-        """Give :meth:`to_dict` as JSON, which follows auditing/schema.json; infinity is the text "Infinity"."""
+        """Return :meth:`to_dict` as JSON, which follows auditing/schema.json; infinity is the text "Infinity"."""
         return as_json(self.to_dict())
 
     def to_markdown(self) -> str:
-        """Give summary, findings, numbers and regions as Markdown, with everything from data escaped."""
-        parts = [
-            f"**{markdown(self.summary)}**",
-            markdown_list(self.findings[:-1]),
-            markdown_table(self._number_table()),
-        ]
-        return "\n\n".join(
-            part for part in [*parts, markdown_table(self._short_table()), markdown(self.method)] if part
-        )
+        """Return summary, findings, numbers and regions as Markdown, with everything from data escaped."""
+        return as_markdown(self.summary, self.findings[:-1], *self._tables(), note=self.method)
 
     def _repr_html_(self) -> str:
-        tables = (self._number_table(), self._short_table())
-        return html_page("Audit of prediction intervals", self.summary, self.findings[:-1], *tables)
+        return as_html("Audit of prediction intervals", self.summary, self.findings[:-1], *self._tables())
 
     def __str__(self) -> str:
         return "\n".join(self.findings)
 
-    def _number_table(self) -> pd.DataFrame:
+    def _tables(self) -> list[pd.DataFrame]:
+        """Return the numbers that are known, and the regions with the columns that people look at first."""
         known = {name: value for name, value in self.numbers.items() if not math.isnan(value)}
-        return pd.DataFrame({"measure": list(known), "value": list(known.values())})
-
-    def _short_table(self) -> pd.DataFrame:
-        return self.regions[[*REGION_COLUMNS[:2], "n", *REGION_COLUMNS[4:8], "mean_width"]]
+        shown = ["region", "kind", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "mean_width"]
+        return [pd.DataFrame({"measure": list(known), "value": list(known.values())}), self.regions[shown]]
 
 
 def audit(
@@ -201,8 +213,8 @@ def audit(
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"hr": rng.integers(0, 24, 4000), "temp": rng.random(4000)})
     >>> y = rng.normal(scale=np.where(X["hr"] <= 6, 1.5, 1.0))
-    >>> found = audit(y, np.full((4000, 2), [-1.645, 1.645]), X, coverage=0.9)
-    >>> print(found.findings[0])
+    >>> result = audit(y, np.full((4000, 2), [-1.645, 1.645]), X, coverage=0.9)
+    >>> print(result.findings[0])
     Rows with hr ≤ 6: 7... % of 5... covered, 90 % promised; the true value is very likely between 7... % and 7... %.
     """
     return audit_rows(prepare(y, intervals, X, groups, coverage), random_state, with_excess_risk)
@@ -212,132 +224,153 @@ def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> A
     """Audit rows that are in one form already, see :func:`audit`."""
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
         raise ValueError(f"random_state must be a whole number, 0 or more, got {random_state!r}; pass 0 for example")
-    seed = int(random_state)
-    slab = worst_slab(audited, seed)
+    seed, coverage = int(random_state), audited.coverage
+
+    slab = _worst_slab(audited, seed)
     strata = size_stratified_coverage(audited.rows.y, audited.intervals)
-    numbers = marginal_numbers(audited, strata) | slab_numbers(slab) | risk_numbers(audited, seed, with_excess_risk)
-    regions = judged_regions(audited, slab, seed)
-    summary = overall_sentence(regions, audited.coverage)
-    overall = regions.loc[regions["kind"] == "all rows", "verdict"].iloc[0]
-    ends = [summary, *_infinite_sentence(audited.rows)]
-    findings = (*_alarm_sentences(regions, audited.coverage), *(ends if overall in (UNDER, OVER) else ends[::-1]))
-    return Audit(audited.coverage, numbers, regions, summary, findings, strata, slab, seed)
+    numbers = _numbers(audited, strata, slab) | _risk_numbers(audited, seed, with_excess_risk)
+    regions = _judged_regions(audited, slab, seed)
+
+    # The alarms, worst first; then the summary, and before it, unless the promise is broken on average, that some
+    # intervals are infinite.
+    alarms = regions[regions["verdict"].isin([UNDER, OVER])]
+    findings = [region_sentence(row, coverage) for row in records(alarms[alarms["kind"] != "all rows"])]
+    summary, infinite = overall_sentence(regions, coverage), _infinite_sentence(audited)
+    last = [summary, *infinite] if (alarms["kind"] == "all rows").any() else [*infinite, summary]
+    return Audit(coverage, numbers, regions, summary, (*findings, *last), strata, slab, seed)
+
+
+def _infinite_sentence(audited: Audited) -> list[str]:
+    """Return a sentence on infinite intervals, if there are any that were not asked for."""
+    rows = audited.rows
+    infinite = int(np.isinf(rows.width).sum())
+    one_sided = np.isinf(rows.lower).all() != np.isinf(rows.upper).all()  # which is what was asked for
+    if not infinite or one_sided:
+        return []
+    are = "intervals is" if infinite == 1 else "intervals are"
+    rest = "infinite, and with that the mean width and the interval score of all rows."
+    return [f"{infinite:,} of {len(rows.y):,} {are} {rest}"]
+
+
+# -- Numbers ---------------------------------------------------------------------------------------------
+
+
+def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> dict[str, float]:
+    """Return the measures over all rows but the excess risk; NaN where there is nothing to compute one from."""
+    y, bounds, width = audited.rows.y, audited.intervals, audited.rows.width
+    low, high = binomial_interval(audited.rows.covered.sum(), len(y), confidence=CONFIDENCE)
+    widths = width_summary(y, bounds)
+    gaps = [math.nan, math.nan]
+    if audited.groupings:
+        labels = audited.groupings[0].codes
+        gaps = [coverage_gap(y, bounds, labels, coverage=audited.coverage, weighted=each) for each in (False, True)]
+    return {
+        "n": float(len(y)),
+        "coverage": float(audited.rows.covered.mean()),
+        "coverage_lower": float(low),
+        "coverage_upper": float(high),
+        "mean_width": float(width.mean()),
+        "median_width": float(np.median(width)),
+        **{f"finite_width_{name.lower()}": float(widths[name]) for name in widths.index[:-2]},
+        "n_infinite": float(widths["n_infinite"]),
+        "interval_score": interval_score(y, bounds, coverage=audited.coverage),
+        "coverage_gap": gaps[0],
+        "weighted_coverage_gap": gaps[1],
+        "size_stratified_coverage": float(strata["coverage"].min()),
+        "coverage_width_correlation": coverage_width_correlation(y, bounds),
+        "hsic": hsic(y, bounds),
+        "worst_slab_coverage": math.nan if slab is None else slab.coverage,
+        "worst_slab_lower": math.nan if slab is None else slab.interval[0],
+        "worst_slab_upper": math.nan if slab is None else slab.interval[1],
+        "worst_slab_n": math.nan if slab is None else float(slab.n),
+    }
+
+
+def _risk_numbers(audited: Audited, seed: int, wanted: bool) -> dict[str, float]:
+    """Return the excess risk in its forms and parts, each with its standard error; NaN if it is not wanted."""
+    n = len(audited.rows.y)
+    forms = ["l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over"]
+    risk = pd.DataFrame(math.nan, index=forms, columns=["value", "standard_error"])
+    if wanted and audited.X is not None and n >= FEWEST_TO_SEARCH:
+        most = int(np.clip(CELLS_FOR_RISK // audited.X.shape[1], FEWEST_FOR_RISK, MOST_FOR_RISK))
+        rows = np.sort(np.random.default_rng(seed).permutation(n)[:most])
+        y, bounds, X = audited.rows.y[rows], audited.intervals[rows], audited.X.iloc[rows]
+        risk = excess_risk(y, bounds, X, coverage=audited.coverage, random_state=seed)
+    values = {f"excess_risk_{form}": float(risk["value"][form]) for form in forms}
+    return values | {f"excess_risk_{form}_error": float(risk["standard_error"][form]) for form in forms}
+
+
+def _worst_slab(audited: Audited, seed: int) -> WorstSlab | None:
+    """Return the worst slab, if there are features that vary and rows enough to search."""
+    X = audited.X
+    if X is None or len(X) < FEWEST_TO_SEARCH:
+        return None
+    # Of numbers and dates a missing value is no value of its own.
+    numeric = X.select_dtypes(["number", "bool", "boolean", "datetime", "datetimetz"])
+    texts = X.drop(columns=list(numeric.columns))
+    n_values = [*numeric.replace([np.inf, -np.inf], np.nan).nunique(), *texts.nunique(dropna=False)]
+    if max(n_values) < 2:
+        return None
+    y, bounds = audited.rows.y, audited.intervals
+    return worst_slab_coverage(y, bounds, X, n_directions=N_DIRECTIONS, random_state=seed)
 
 
 # -- Regions ---------------------------------------------------------------------------------------------
 
 
-def judged_regions(audited: Audited, slab: WorstSlab | None, random_state: int) -> pd.DataFrame:
-    """Give the table of regions with their verdicts, worst first."""
-    given = [_measured(audited, records(audited.whole)[0], np.arange(len(audited.rows.y)), GIVEN)]
+def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.DataFrame:
+    """Return the table of regions with their verdicts, worst first."""
+    regions = [(row, np.arange(len(audited.rows.y)), GIVEN) for row in records(audited.whole)]
     for grouping in audited.groupings:
-        pairs = zip(records(grouping.table), _members(grouping), strict=True)
-        given += [_measured(audited, about, rows, GIVEN) for about, rows in pairs if len(rows)]
-    found = [_measured(audited, about, rows, FOUND) for about, rows in _found(audited, slab, random_state)]
-    judged = judge(pd.DataFrame([*given, *found]), audited.coverage)
+        # Each group's rows, in time that does not grow with the number of groups.
+        order = np.argsort(grouping.codes, kind="stable").astype(np.intp)
+        sizes = np.bincount(grouping.codes, minlength=len(grouping.table))
+        members = np.split(order, np.cumsum(sizes)[:-1])
+        regions += [(row, rows, GIVEN) for row, rows in zip(records(grouping.table), members, strict=True) if len(rows)]
+    regions += [(row, rows, FOUND) for row, rows in _found_regions(audited, slab, seed)]
+
+    table = []
+    for known, rows, basis in regions:
+        width = audited.rows.width[rows]
+        measured = {
+            "basis": basis,
+            "n": len(rows),
+            "covered": int(audited.rows.covered[rows].sum()),
+            "mean_width": float(width.mean()) if len(rows) else math.nan,
+            "median_width": float(np.median(width)) if len(rows) else math.nan,
+        }
+        table.append({**dict.fromkeys(GROUP_COLUMNS), **known, **measured})
+    judged = judge(pd.DataFrame(table), audited.coverage)
     return judged.reindex(columns=REGION_COLUMNS).astype({"group": "Int64", "calibration_rows": "Int64"})
 
 
-def _members(grouping: Grouping) -> list[IntArray]:
-    """Give each group's rows, in time that does not grow with the number of groups."""
-    order = np.argsort(grouping.codes, kind="stable").astype(np.intp)
-    sizes = np.bincount(grouping.codes, minlength=len(grouping.table))
-    return np.split(order, np.cumsum(sizes)[:-1])
-
-
-def _measured(audited: Audited, about: dict[str, Any], rows: IntArray, basis: str) -> dict[str, Any]:
-    width = audited.rows.width[rows]
-    return {
-        **dict.fromkeys(GROUP_COLUMNS),
-        **about,
-        "basis": basis,
-        "n": len(rows),
-        "covered": int(audited.rows.covered[rows].sum()),
-        "mean_width": float(width.mean()) if len(rows) else math.nan,
-        "median_width": float(np.median(width)) if len(rows) else math.nan,
-    }
-
-
-def halves(n: int, random_state: int) -> tuple[IntArray, IntArray]:
-    """Give the rows to search and the rows to judge on.
-
-    These are the halves that :func:`icqr.metrics.worst_slab_coverage` draws from the same seed, so that its slab, too,
-    is found on the one and judged on the other.
-    """
-    search, judging = np.array_split(np.random.default_rng(random_state).permutation(n), 2)
-    return np.sort(search), np.sort(judging)
-
-
-def _found(audited: Audited, slab: WorstSlab | None, random_state: int) -> Iterator[tuple[dict[str, Any], IntArray]]:
-    """Give the regions found on one half: their words and kind, and their rows in the other half."""
-    rows = audited.rows
-    if len(rows.y) < FEWEST_TO_SEARCH:
+def _found_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> Iterator[tuple[dict[str, Any], IntArray]]:
+    """Find regions on one half of the rows; return their words and kind, and their rows in the other half."""
+    rows, n = audited.rows, len(audited.rows.y)
+    if n < FEWEST_TO_SEARCH:
         return
-    search, judging = halves(len(rows.y), random_state)
-    columns = columns_of(audited.X, rows.lower, rows.upper)
-    rules = find_rules([column.take(search) for column in columns], rows.covered[search], audited.coverage)
-    fresh = [column.take(judging) for column in columns]
-    for rule in rules:
-        inside = judging[rule.mask(fresh)]
+    search, judging = halves(n, seed)
+    columns, values = searched_columns(audited.X, rows.lower, rows.upper)
+    fresh = values[judging]
+    for region in find_regions(columns, values[search], rows.covered[search], audited.coverage):
+        inside = judging[region.mask(fresh)]
         if not any(_is_group(grouping.codes, inside, judging) for grouping in audited.groupings):
-            yield {"region": rule.words(columns), "kind": rule.kind}, inside
+            yield {"region": words(region.rule, columns), "kind": region.kind}, inside
     if slab is not None and audited.X is not None and (math.isfinite(slab.lower) or math.isfinite(slab.upper)):
         inside = slab.rows[np.isin(slab.rows, judging)].astype(np.intp)
         yield {"region": slab_words(slab, audited.X), "kind": "worst slab"}, inside
 
 
+def halves(n: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Return the rows to search and the rows to judge on.
+
+    These are the halves that :func:`icqr.metrics.worst_slab_coverage` draws from the same seed, so that its slab, too,
+    is found on the one and judged on the other.
+    """
+    search, judging = np.array_split(np.random.default_rng(seed).permutation(n), 2)
+    return np.sort(search), np.sort(judging)
+
+
 def _is_group(codes: IntArray, rows: IntArray, among: IntArray) -> bool:
     """Tell whether these rows are all rows of one group, which is judged anyway."""
     return len(rows) > 0 and np.array_equal(rows, among[codes[among] == codes[rows[0]]])
-
-
-def slab_words(slab: WorstSlab, X: pd.DataFrame) -> str:
-    """Say which rows a slab holds; of one across more than three columns, the three of its terms that vary most.
-
-    Examples
-    --------
-    >>> from icqr.metrics import worst_slab_coverage
-    >>> x = pd.DataFrame({"hour": np.arange(1000) % 24})
-    >>> slab_words(worst_slab_coverage(np.where(x["hour"] < 7, 2, 0), [[-1, 1]] * 1000, x), x)
-    'hour ≤ 6.5'
-    """
-    used = slab.direction[slab.direction != 0]
-    spread = X.select_dtypes("number").std().reindex(used.index).fillna(0.5)  # of a 0/1 column at most
-    largest = used.loc[(used.abs() * spread).sort_values(ascending=False, kind="stable").index[:3]]
-    rest = len(used) - len(largest)
-    if rest:  # an inequality in dozens of terms helps nobody; `Audit.worst_slab` has it
-        return f"{SLAB}{', '.join(map(str, largest.index))} and {rest} other column{'s' * (rest > 1)}"
-    name = str(largest.index[0])
-    if len(largest) == 1 and name not in X.columns:  # a category, or all others
-        return name if slab.lower <= largest.iloc[0] <= slab.upper else name.replace(" = ", " ≠ ", 1)
-    terms = [_term(name if name in X.columns else f"[{name}]", weight) for name, weight in largest.items()]
-    text = " ".join(terms).removeprefix("+ ")
-    low, high = (f"{cut:.4g}" for cut in (slab.lower, slab.upper))
-    if math.isinf(slab.upper):
-        return f"{text} ≥ {low}"
-    return f"{text} ≤ {high}" if math.isinf(slab.lower) else f"{low} ≤ {text} ≤ {high}"
-
-
-def _term(name: Any, weight: float) -> str:
-    size = "" if abs(weight) == 1 else f"{abs(weight):.3g}·"
-    return f"{'-' if weight < 0 else '+'} {size}{name}"
-
-
-def _alarm_sentences(regions: pd.DataFrame, coverage: float) -> list[str]:
-    alarms = regions[regions["verdict"].isin([UNDER, OVER]) & (regions["kind"] != "all rows")]
-    return [region_sentence(row, coverage) for row in records(alarms)]
-
-
-def _infinite_sentence(rows: CheckedRows) -> list[str]:
-    infinite, n = int(np.isinf(rows.width).sum()), len(rows.y)
-    one_sided = np.isinf(rows.lower).all() != np.isinf(rows.upper).all()  # which is what was asked for
-    if not infinite or one_sided:
-        return []
-    said = "1 of {:,} intervals is" if infinite == 1 else f"{infinite:,} of {{:,}} intervals are"
-    return [f"{said.format(n)} infinite, and with that the mean width and the interval score of all rows."]
-
-
-def _with_bins(strata: pd.DataFrame) -> pd.DataFrame:
-    """Give the strata with their bounds as columns."""
-    bins: Any = strata.index
-    return strata.reset_index(drop=True).assign(width_from=bins.left, width_to=bins.right)

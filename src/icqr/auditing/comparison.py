@@ -13,16 +13,28 @@ from scipy import stats
 
 from icqr._tables import FloatArray
 from icqr.auditing.audits import Audit, audit_rows
-from icqr.auditing.findings import as_json, html_page, markdown_list, markdown_table, percent, plain, records
+from icqr.auditing.findings import (
+    CONFIDENCE,
+    ERROR_RATE,
+    OVER,
+    UNDER,
+    as_html,
+    as_json,
+    as_markdown,
+    holm,
+    percent,
+    plain,
+    records,
+)
 from icqr.auditing.inputs import Audited, prepare
-from icqr.auditing.verdicts import CONFIDENCE, ERROR_RATE, OVER, UNDER, holm
 from icqr.metrics.marginal import row_scores
 
 #: Numbers of an audit that the table shows.
 SHOWN = ["coverage", "coverage_lower", "coverage_upper", "mean_width", "n_infinite", "interval_score"]
 SHOWN += ["excess_risk_l1", "excess_risk_l1_error", "excess_risk_l1_under", "excess_risk_l1_over"]
 SHOWN += ["size_stratified_coverage", "worst_slab_coverage", "coverage_gap"]
-MEASURES = {"coverage": "coverage", "mean_width": "mean width", "interval_score": "interval score"}
+#: The means over rows that sentences are about.
+MEASURES = {"mean_width": "mean width", "interval_score": "interval score"}
 RISK = "excess_risk_l1"
 #: The mean of fewer rows is not nearly normal, and has no standard error here.
 FEWEST_COMPARED = 30
@@ -58,32 +70,31 @@ class Comparison:
     findings: tuple[str, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """Give the table of methods."""
+        """Return the table of methods."""
         return self.table.copy()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything, the audits too, as plain Python values; NaN becomes None."""
+        """Return everything, the audits too, as plain Python values; NaN becomes None."""
         return {
             "promised": self.coverage,
             "reference": self.reference,
             "findings": list(self.findings),
             "methods": plain(self.table.reset_index()),
             "differences": plain(self.differences),
-            "audits": {name: one.to_dict() for name, one in self.audits.items()},
+            "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
         }
 
     def to_json(self) -> str:
-        """Give :meth:`to_dict` as JSON; infinity is the text "Infinity"."""
+        """Return :meth:`to_dict` as JSON; infinity is the text "Infinity"."""
         return as_json(self.to_dict())
 
     def to_markdown(self) -> str:
-        """Give findings and both tables as Markdown, with everything from data escaped."""
-        tables = [markdown_table(self.table.reset_index()), markdown_table(self.differences)]
-        return "\n\n".join([markdown_list(self.findings), *(tables if len(self.differences) else tables[:1])])
+        """Return findings and both tables as Markdown, with everything from data escaped."""
+        return as_markdown("", self.findings, self.table.reset_index(), self.differences)
 
     def _repr_html_(self) -> str:
         title = f"Methods compared with {self.reference}"
-        return html_page(title, self.findings[0], self.findings[1:], self.table.reset_index(), self.differences)
+        return as_html(title, self.findings[0], self.findings[1:], self.table.reset_index(), self.differences)
 
     def __str__(self) -> str:
         return "\n".join(self.findings)
@@ -136,8 +147,8 @@ def compare(
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.random(2000), rng.normal(size=2000)
     >>> methods = {"wide": np.full((2000, 2), [-2.5, 2.5]), "right": np.full((2000, 2), [-1.645, 1.645])}
-    >>> found = compare(methods, x[:, None], y, coverage=0.9)
-    >>> found.differences.set_index("measure").loc["interval_score", "verdict"]
+    >>> result = compare(methods, x[:, None], y, coverage=0.9)
+    >>> result.differences.set_index("measure").loc["interval_score", "verdict"]
     'less'
     """
     named = named_methods(methods)
@@ -150,15 +161,27 @@ def compare(
 
 def compare_rows(rows: dict[str, Audited], base: str, random_state: int, with_excess_risk: bool) -> Comparison:
     """Compare methods whose rows are in one form already, see :func:`compare`."""
-    level = _one_coverage({name: one.coverage for name, one in rows.items()})
-    audits = {name: audit_rows(one, random_state, with_excess_risk) for name, one in rows.items()}
-    differences = _differences(rows, audits, base)
-    table = _table(audits)
-    return Comparison(level, base, table, differences, audits, tuple(_findings(audits, differences, base)))
+    coverages = {name: audited.coverage for name, audited in rows.items()}
+    if len(set(coverages.values())) > 1:
+        each = ", ".join(f"{name}: {coverage:g}" for name, coverage in coverages.items())
+        raise ValueError(
+            f"methods must promise the same coverage, got {each}; compare them at one: compare(…, coverage=…)"
+        )
+    audits = {name: audit_rows(audited, random_state, with_excess_risk) for name, audited in rows.items()}
+
+    table = []
+    for audit in audits.values():
+        counts = {verdict: int((audit.regions["verdict"] == verdict).sum()) for verdict in (UNDER, OVER)}
+        table.append({**{name: audit.numbers[name] for name in SHOWN}, **counts})
+    methods = pd.DataFrame(table, index=pd.Index(audits, name="method"))
+
+    differences = judged_differences(_differences(rows, audits, base))
+    findings = (*_method_sentences(audits), *_difference_sentences(differences, base, audits[base].numbers))
+    return Comparison(coverages[base], base, methods, differences, audits, findings)
 
 
 def named_methods(methods: Any) -> dict[str, Any]:
-    """Give methods by name: those of a dict; of a list the classes of models, or numbers."""
+    """Return methods by name: those of a dict; of a list the classes of models, or numbers."""
     if isinstance(methods, Mapping):
         named = {str(name): method for name, method in methods.items()}
     elif isinstance(methods, list):
@@ -173,107 +196,88 @@ def named_methods(methods: Any) -> dict[str, Any]:
     return named
 
 
-def _one_coverage(coverages: dict[str, float]) -> float:
-    if len(set(coverages.values())) > 1:
-        each = ", ".join(f"{name}: {level:g}" for name, level in coverages.items())
-        raise ValueError(
-            f"methods must promise the same coverage, got {each}; compare them at one: compare(…, coverage=…)"
-        )
-    return next(iter(coverages.values()))
-
-
-def _table(audits: dict[str, Audit]) -> pd.DataFrame:
-    rows = []
-    for one in audits.values():
-        verdicts = one.regions["verdict"].value_counts()
-        counts = {verdict: int(verdicts.get(verdict, 0)) for verdict in (UNDER, OVER)}
-        rows.append({**{name: one.numbers[name] for name in SHOWN}, **counts})
-    return pd.DataFrame(rows, index=pd.Index(audits, name="method"))
-
-
 # -- Differences -----------------------------------------------------------------------------------------
 
 
-def _per_row(audited: Audited) -> dict[str, FloatArray]:
-    """Give each row's part in the means: covered, width, interval score."""
-    rows = audited.rows
-    score = row_scores(rows, audited.coverage)
-    return {"coverage": rows.covered.astype(float), "mean_width": rows.width, "interval_score": score}
-
-
 def _differences(rows: dict[str, Audited], audits: dict[str, Audit], base: str) -> pd.DataFrame:
-    reference = _per_row(rows[base])
-    found: list[dict[str, Any]] = []
+    """Return the differences of the other methods to the reference, a row per method and measure."""
+    reference, risk = _per_row(rows[base]), audits[base].numbers
+    differences = []
     for name in rows:
         if name == base:
             continue
-        own = _per_row(rows[name])
-        pairs = {measure: _paired(own[measure], reference[measure]) for measure in MEASURES}
-        pairs[RISK] = _unpaired(audits[name].numbers, audits[base].numbers)
-        found += [{"method": name, "measure": measure, **pair} for measure, pair in pairs.items()]
-    columns = ["method", "measure", "difference", "standard_error"]
-    return _judged(pd.DataFrame(found, columns=columns))
+        for measure, values in _per_row(rows[name]).items():
+            differences.append((name, measure, *_paired(values, reference[measure])))
+        # The excess risk is no mean over rows: its two values are taken as independent.
+        own = audits[name].numbers
+        error = math.hypot(own[f"{RISK}_error"], risk[f"{RISK}_error"])
+        differences.append((name, RISK, own[RISK] - risk[RISK], error))
+    return pd.DataFrame(differences, columns=["method", "measure", "difference", "standard_error"])
 
 
-def _paired(own: FloatArray, reference: FloatArray) -> dict[str, float]:
-    with np.errstate(invalid="ignore"):  # infinite on both sides: no difference can be given
+def _per_row(audited: Audited) -> dict[str, FloatArray]:
+    """Return each row's part in the means: covered, width, interval score."""
+    rows = audited.rows
+    scores = row_scores(rows, audited.coverage)
+    return {"coverage": rows.covered.astype(float), "mean_width": rows.width, "interval_score": scores}
+
+
+def _paired(own: FloatArray, reference: FloatArray) -> tuple[float, float]:
+    """Return the mean of row-wise differences and its standard error; NaN where there is none."""
+    with np.errstate(invalid="ignore"):  # infinite on both sides: there is no difference
         each = own - reference
     if not np.isfinite(each).all():
-        return {"difference": math.nan, "standard_error": math.nan}
+        return math.nan, math.nan
     error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) >= FEWEST_COMPARED else math.nan
-    return {"difference": float(each.mean()), "standard_error": error}
+    return float(each.mean()), error
 
 
-def _unpaired(own: dict[str, float], reference: dict[str, float]) -> dict[str, float]:
-    error = math.hypot(own[f"{RISK}_error"], reference[f"{RISK}_error"])
-    return {"difference": own[RISK] - reference[RISK], "standard_error": error}
-
-
-def _judged(found: pd.DataFrame) -> pd.DataFrame:
+def judged_differences(differences: pd.DataFrame) -> pd.DataFrame:
     """Add 95 % intervals, Holm-adjusted p-values and verdicts; what has no difference has no verdict."""
-    difference, error = found["difference"].astype(float), found["standard_error"].astype(float)
+    difference, error = differences["difference"].astype(float), differences["standard_error"].astype(float)
     reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * error
     z = np.where(error > 0, difference.abs() / error.where(error > 0), np.where(difference == 0, 0.0, np.inf))
     known = difference.notna() & error.notna()
-    p_value = pd.Series(math.nan, index=found.index)
+    p_value = pd.Series(math.nan, index=differences.index)
     p_value[known] = holm(2 * stats.norm.sf(z[known]))
     sign = np.where(difference < 0, LESS, MORE)
     verdict = np.where(p_value <= ERROR_RATE, sign, np.where(known, UNCLEAR, "not known"))
-    return found.assign(lower=difference - reach, upper=difference + reach, p_value=p_value, verdict=verdict)
+    return differences.assign(lower=difference - reach, upper=difference + reach, p_value=p_value, verdict=verdict)
 
 
 # -- Sentences -------------------------------------------------------------------------------------------
 
 
-def _findings(audits: dict[str, Audit], differences: pd.DataFrame, base: str) -> list[str]:
-    """Say what each method's audit says, then how the others' widths and scores differ from the reference's."""
-    said = []
-    for name, one in audits.items():
-        worst = one.alarms[(one.alarms["verdict"] == UNDER) & (one.alarms["kind"] != "all rows")]
-        first = f" Worst: {one.findings[0]}" if len(worst) else ""
-        said.append(f"{name}: {one.summary}{first}")
-    told = differences[
-        differences["measure"].isin(["mean_width", "interval_score"]) & differences["standard_error"].notna()
-    ]
-    numbers = audits[base].numbers
-    for other, rows in told.groupby("method", sort=False):
-        clauses = [_difference_clause(row, numbers[row["measure"]]) for row in records(rows)]
-        said.append(f"{other} compared with {base}: {'; '.join(clauses)}.")
-    return said
+def _method_sentences(audits: dict[str, Audit]) -> list[str]:
+    """Return each method's summary, with its worst region if one undercovers."""
+    sentences = []
+    for name, audit in audits.items():
+        undercovered = audit.alarms[(audit.alarms["verdict"] == UNDER) & (audit.alarms["kind"] != "all rows")]
+        worst = f" Worst: {audit.findings[0]}" if len(undercovered) else ""
+        sentences.append(f"{name}: {audit.summary}{worst}")
+    return sentences
 
 
-def _difference_clause(row: dict[str, Any], reference: float) -> str:
-    """Say how a measure differs and how surely, in percent of the reference's."""
-    what, more = MEASURES[row["measure"]], [_more(row[key], reference) for key in ("difference", "lower", "upper")]
-    likely = f"very likely between {more[1]} and {more[2]}"
-    if row["verdict"] != UNCLEAR:
-        return f"{what} {more[0]} ({likely})"
-    if row["lower"] > 0 or row["upper"] < 0:  # clear on its own, but there are several comparisons
-        return f"{what} not clearly different among so many comparisons (alone, {likely})"
-    return f"{what} not clearly different ({likely})"
+def _difference_sentences(differences: pd.DataFrame, base: str, numbers: dict[str, float]) -> list[str]:
+    """Return how each other method's width and score differ from the reference's, and how surely."""
+    told = differences["measure"].isin(MEASURES) & differences["standard_error"].notna()
+    sentences = []
+    for method, rows in differences[told].groupby("method", sort=False):
+        clauses = []
+        for row in records(rows):
+            what, reference = MEASURES[row["measure"]], numbers[row["measure"]]
+            likely = f"very likely between {_more(row['lower'], reference)} and {_more(row['upper'], reference)}"
+            if row["verdict"] != UNCLEAR:
+                clauses.append(f"{what} {_more(row['difference'], reference)} ({likely})")
+            elif row["lower"] > 0 or row["upper"] < 0:  # clear on its own, but there are several comparisons
+                clauses.append(f"{what} not clearly different among so many comparisons (alone, {likely})")
+            else:
+                clauses.append(f"{what} not clearly different ({likely})")
+        sentences.append(f"{method} compared with {base}: {'; '.join(clauses)}.")
+    return sentences
 
 
 def _more(difference: float, reference: float) -> str:
-    """Give a difference in percent of the reference; of a reference of 0 there is none, so as a number."""
+    """Return a difference in percent of the reference, or as a number if the reference is 0."""
     size = percent(abs(difference) / reference) if reference else f"{abs(difference):.3g}"
     return f"{size} {LESS if difference < 0 else MORE}"

@@ -1,21 +1,29 @@
-"""Verdicts in plain sentences and in tables that are safe to show."""
+"""Verdicts on many regions at once, with a stated chance of any false alarm; and findings in plain sentences."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
 
-from icqr.auditing.verdicts import HOLDS, OVER, UNDER, UNKNOWN
+from icqr._sheet import Sheet, markdown
+from icqr._tables import FloatArray
+from icqr.auditing.regions import SLAB
+from icqr.metrics import binomial_interval
 
-#: How the name of a slab across many columns begins.
-SLAB = "a slab across "
+#: Chance of any false alarm, "undercovers" or "overcovers", in one audit.
+ERROR_RATE = 0.05
+#: Confidence of each region's exact interval, by itself.
+CONFIDENCE = 0.95
+UNDER, OVER, HOLDS, UNKNOWN = "undercovers", "overcovers", "holds", "too few rows to tell"
+#: Each verdict on all rows; and on one region and on several.
 OVERALL = {
     HOLDS: "the promise holds on average",
     UNDER: "the promise is broken on average",
@@ -29,9 +37,103 @@ COUNTED = {
     UNKNOWN: ("has too few rows to tell", "have too few rows to tell"),
 }
 
+# -- Verdicts --------------------------------------------------------------------------------------------
+
+
+def tolerance(coverage: float) -> float:
+    """Return the shortfall up to which a promise counts as kept: 5 points, but at most half the promised misses.
+
+    Examples
+    --------
+    >>> round(tolerance(0.8), 3), round(tolerance(0.9), 3), round(tolerance(0.99), 3)
+    (0.05, 0.05, 0.005)
+    """
+    return min(0.05, (1 - coverage) / 2)
+
+
+def exact_p_values(hits: ArrayLike, n: ArrayLike, coverage: float) -> FloatArray:
+    """Return two-sided binomial p-values of "the true coverage is the promised one": twice the smaller tail.
+
+    Examples
+    --------
+    >>> exact_p_values([9, 5, 0], [10, 10, 0], 0.9).round(4).tolist()
+    [1.0, 0.0033, 1.0]
+    """
+    k, rows = np.asarray(hits), np.asarray(n)
+    below, above = stats.binom.cdf(k, rows, coverage), stats.binom.sf(k - 1, rows, coverage)
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
+
+
+def holm(p_values: ArrayLike) -> FloatArray:
+    """Return Holm's adjusted p-values: rejecting those ≤ α keeps the chance of any false rejection ≤ α.
+
+    No independence is needed.
+
+    References
+    ----------
+    Holm (1979), *Scandinavian Journal of Statistics* 6, 65–70.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return np.asarray(np.minimum(adjusted, 1.0))
+
+
+def judge(regions: pd.DataFrame, coverage: float) -> pd.DataFrame:
+    """Judge regions and put the worst first.
+
+    Regions with the same `basis` are one family: those given beforehand, judged on all rows, and those found on one
+    half of the rows, judged on the other. Holm's adjustment is made within each family, and each gets an equal share of
+    `ERROR_RATE`. (One Holm step over both would not be exact: how many regions are found depends on rows that also
+    judge the given ones.)
+
+    Parameters
+    ----------
+    regions : DataFrame
+        A row per region with `kind`, `n`, `covered` (a count), `basis`, `band_lower` and `band_upper`.
+    coverage : float
+        What is promised.
+
+    Returns
+    -------
+    DataFrame
+        With `coverage`, `coverage_lower`, `coverage_upper`, `p_value` (adjusted), `verdict`, `within_band` in addition.
+    """
+    share = regions["covered"] / regions["n"].replace(0, np.nan)
+    low, high = binomial_interval(regions["covered"], regions["n"], confidence=CONFIDENCE)
+    raw = pd.Series(exact_p_values(regions["covered"], regions["n"], coverage), index=regions.index)
+    families = regions.groupby("basis").ngroups
+    p_value = np.minimum(raw.groupby(regions["basis"]).transform(holm) * families, 1.0)
+
+    alarm, kept = p_value <= ERROR_RATE, (low >= coverage - tolerance(coverage)) & (high >= coverage)
+    verdict = np.select([alarm & (share < coverage), alarm, kept], [UNDER, OVER, HOLDS], default=UNKNOWN)
+
+    # Whether the exact interval meets the band of what calibration can give; None where there is no band.
+    band_low, band_high = regions["band_lower"].astype(float), regions["band_upper"].astype(float)
+    meets = (low <= band_high) & (high >= band_low)
+    within = [None if missing else bool(value) for value, missing in zip(meets, band_low.isna(), strict=True)]
+
+    # The worst verdict first; then the region that is at least furthest from the promise, by its interval's nearer
+    # end. A slab, which is hard to read, comes after the regions with the same verdict.
+    severity = pd.Series(verdict).map({UNDER: 0, OVER: 1, UNKNOWN: 2, HOLDS: 3})
+    nearer = np.where(verdict == OVER, -low, high)
+    order = np.lexsort((share.fillna(1.0), nearer, regions["kind"] == "worst slab", severity))
+    judged = regions.assign(coverage=share, coverage_lower=low, coverage_upper=high, p_value=p_value, verdict=verdict)
+    judged["within_band"] = within
+    return judged.iloc[order].reset_index(drop=True)
+
+
+# -- Sentences -------------------------------------------------------------------------------------------
+
 
 def percent(share: float, digits: int = 1) -> str:
-    """Give a share as a percentage.
+    """Return a share as a percentage.
 
     Examples
     --------
@@ -42,7 +144,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def promise(coverage: float) -> str:
-    """Give a promised coverage with no more digits than it has.
+    """Return a promised coverage with no more digits than it has.
 
     Examples
     --------
@@ -52,17 +154,19 @@ def promise(coverage: float) -> str:
     return f"{100 * coverage:.6g} %"
 
 
-def region_sentence(region: dict[str, Any], coverage: float) -> str:
-    """Say how often intervals hold in a region, with what is very likely the true value, and what may explain it."""
-    name = rows_of(region)
-    subject = name[:1].upper() + name[1:]
-    said = f"{subject}: {percent(region['coverage'])} of {region['n']:,} covered, {promise(coverage)} promised"
-    likely = f"{percent(region['coverage_lower'])} and {percent(region['coverage_upper'])}"
-    return f"{said}; the true value is very likely between {likely}{_explanation(region)}."
+def listed(parts: list[str]) -> str:
+    """Return parts of a sentence, joined.
+
+    Examples
+    --------
+    >>> listed(["one"]), listed(["one", "two", "three"])
+    ('one', 'one, two and three')
+    """
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def rows_of(region: dict[str, Any]) -> str:
-    """Name a region's rows.
+    """Return what a region's rows are called.
 
     Examples
     --------
@@ -77,8 +181,18 @@ def rows_of(region: dict[str, Any]) -> str:
     return f"rows in {name}" if name.startswith(SLAB) else f"rows with {name}"
 
 
-def _explanation(region: dict[Any, Any]) -> str:
-    """Say whether the number of calibration rows explains the distance, or that nothing was promised."""
+def region_sentence(region: dict[str, Any], coverage: float) -> str:
+    """Return how often intervals hold in a region, what is very likely the true value, and what may explain it."""
+    name = rows_of(region)
+    return (
+        f"{name[:1].upper()}{name[1:]}: {percent(region['coverage'])} of {region['n']:,} covered, {promise(coverage)} "
+        f"promised; the true value is very likely between {percent(region['coverage_lower'])} and "
+        f"{percent(region['coverage_upper'])}{_explanation(region)}."
+    )
+
+
+def _explanation(region: dict[str, Any]) -> str:
+    """Return whether the number of calibration rows explains the distance, or that nothing was promised."""
     if str(region["guarantee"]).startswith("none"):
         return f"; the model promises nothing here {str(region['guarantee']).removeprefix('none ')}"
     if region["within_band"] is None:
@@ -91,134 +205,75 @@ def _explanation(region: dict[Any, Any]) -> str:
 
 
 def overall_sentence(regions: pd.DataFrame, coverage: float) -> str:
-    """Say how it is on average, and in how many of the regions looked at."""
+    """Return how it is on average, and in how many of the regions looked at."""
     whole = regions["kind"] == "all rows"
-    row = regions[whole].iloc[0]
-    likely = f"{percent(row['coverage_lower'])} and {percent(row['coverage_upper'])}"
+    (row,) = records(regions[whole])
     average = (
         f"Over all {row['n']:,} rows {percent(row['coverage'])} are covered, {promise(coverage)} promised, and the "
-        f"true value is very likely between {likely}: {OVERALL[row['verdict']]}"
-        f"{_explanation(row.to_dict()) if row['verdict'] in (UNDER, OVER) else ''}."
+        f"true value is very likely between {percent(row['coverage_lower'])} and {percent(row['coverage_upper'])}: "
+        f"{OVERALL[row['verdict']]}{_explanation(row) if row['verdict'] in (UNDER, OVER) else ''}."
     )
+
     counts = regions.loc[~whole, "verdict"].value_counts()
-    if not len(counts):
-        return f"{average} No regions were looked at."
-    return f"{average} {_count_sentence(counts)}"
-
-
-def _count_sentence(counts: pd.Series[int]) -> str:
-    if counts.sum() == 1:
-        return f"The one region looked at {COUNTED[counts.index[0]][0]}."
     total = f"the {counts.sum():,} regions looked at"
     parts = [f"{counts[key]:,} {words[int(counts[key] > 1)]}" for key, words in COUNTED.items() if key in counts]
-    if UNDER in counts or OVER in counts:
-        return f"Of {total}, {listed(parts)}."
-    return f"In none of {total} is the promise shown to be broken: {listed(parts)}."
+    if not len(counts):
+        rest = "No regions were looked at."
+    elif counts.sum() == 1:
+        rest = f"The one region looked at {COUNTED[counts.index[0]][0]}."
+    elif UNDER in counts or OVER in counts:
+        rest = f"Of {total}, {listed(parts)}."
+    else:
+        rest = f"In none of {total} is the promise shown to be broken: {listed(parts)}."
+    return f"{average} {rest}"
 
 
-def listed(parts: list[str]) -> str:
-    """Join parts of a sentence.
-
-    Examples
-    --------
-    >>> listed(["one"]), listed(["one", "two", "three"])
-    ('one', 'one, two and three')
-    """
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-# -- Safe to show ----------------------------------------------------------------------------------------
+# -- Written forms ---------------------------------------------------------------------------------------
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Give a dict per row; pandas' mark for a missing whole number becomes None."""
+    """Return a dict per row; pandas' mark for a missing whole number becomes None."""
     rows = table.to_dict("records")
     return [{str(name): None if value is pd.NA else value for name, value in row.items()} for row in rows]
 
 
-def plain(value: Any) -> Any:
-    """Give plain Python values: NumPy's numbers as Python's, NaN as None; tables as lists of dicts."""
+def plain(value: Any, *, name_infinity: bool = False) -> Any:
+    """Return plain Python values: NumPy's numbers as Python's, NaN as None, tables as lists of dicts.
+
+    With `name_infinity` the texts "Infinity" and "-Infinity" stand for what JSON does not have.
+    """
     if isinstance(value, pd.DataFrame):
-        return [plain(row) for row in records(value)]
+        value = records(value)
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, name_infinity=name_infinity) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(item, name_infinity=name_infinity) for item in value]
     value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and name_infinity and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def as_json(value: Any) -> str:
-    """Give JSON; it has no infinity, so the texts "Infinity" and "-Infinity" stand for it.
+    """Return JSON; it has no infinity, so the texts "Infinity" and "-Infinity" stand for it.
 
     Examples
     --------
     >>> as_json({"width": float("inf"), "gap": float("nan")})
     '{"width": "Infinity", "gap": null}'
     """
-    return json.dumps(_named_infinity(plain(value)), ensure_ascii=False, allow_nan=False)
+    return json.dumps(plain(value, name_infinity=True), ensure_ascii=False, allow_nan=False)
 
 
-def _named_infinity(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _named_infinity(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_named_infinity(item) for item in value]
-    if isinstance(value, float) and math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
+def as_markdown(summary: str, findings: Iterable[str], *tables: pd.DataFrame, note: str = "") -> str:
+    """Return summary, findings, tables that have rows and a note as Markdown, with everything from data escaped."""
+    parts = [f"**{markdown(summary)}**" if summary else "", "\n".join(f"- {markdown(text)}" for text in findings)]
+    parts += [Sheet.from_frame(table).to_markdown() for table in tables if len(table)]
+    return "\n\n".join(part for part in [*parts, markdown(note)] if part)
 
 
-def markdown(text: str) -> str:
-    r"""Escape what Markdown or HTML would read as markup.
-
-    Examples
-    --------
-    >>> print(markdown("a|b <script>"))
-    a\|b \<script\>
-    """
-    return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", re.sub(r"\s+", " ", text))
-
-
-def markdown_list(sentences: Iterable[str]) -> str:
-    """Give a list, an item per sentence."""
-    return "\n".join(f"- {markdown(sentence)}" for sentence in sentences)
-
-
-def markdown_table(table: pd.DataFrame) -> str:
-    """Give a table with a row per row; numbers with four significant digits."""
-    head = [f"| {' | '.join(markdown(str(name)) for name in table.columns)} |", "| --- " * table.shape[1] + "|"]
-    rows = [f"| {' | '.join(markdown(shown(v)) for v in row)} |" for row in table.itertuples(index=False, name=None)]
-    return "\n".join([*head, *rows])
-
-
-def html_table(table: pd.DataFrame) -> str:
-    """Give an HTML table with everything escaped."""
-    text = table.map(shown).rename(columns=str)
-    return str(text.to_html(index=False, escape=True, border=0))
-
-
-def html_page(title: str, summary: str, findings: Iterable[str], *tables: pd.DataFrame) -> str:
-    """Give a heading, the summary, a list of findings and tables, with everything from data escaped."""
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in findings)
-    body = "".join(html_table(table) for table in tables)
+def as_html(title: str, summary: str, findings: Iterable[str], *tables: pd.DataFrame) -> str:
+    """Return a heading, the summary, a list of findings and tables as HTML, with everything from data escaped."""
+    items = "".join(f"<li>{escape(text)}</li>" for text in findings)
+    body = "".join(Sheet.from_frame(table).to_html() for table in tables)
     return f"<h3>{escape(title)}</h3><p><strong>{escape(summary)}</strong></p><ul>{items}</ul>{body}"
-
-
-def shown(value: Any) -> str:
-    """Give a cell of a table as text: four significant digits, and a dash for what is not known.
-
-    Examples
-    --------
-    >>> shown(0.123456), shown(1204), shown(float("nan")), shown(float("inf"))
-    ('0.1235', '1,204', '–', '∞')
-    """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, float) and math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int | np.integer) else str(value)

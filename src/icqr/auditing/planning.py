@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from icqr._tables import FloatArray
-from icqr.auditing.findings import as_json, html_page, markdown, markdown_table, percent, plain, promise
+from icqr.auditing.findings import as_html, as_json, as_markdown, percent, plain, promise
 from icqr.calibration import check_coverage, conformal_rank, rows_needed
 from icqr.metrics.checks import check_share
 
@@ -53,23 +53,23 @@ class Plan:
     sentence: str
 
     def to_frame(self) -> pd.DataFrame:
-        """Give the table."""
+        """Return the table."""
         return self.table.copy()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain Python values; NaN becomes None."""
+        """Return everything as plain Python values; NaN becomes None."""
         return {name: plain(value) for name, value in vars(self).items()}
 
     def to_json(self) -> str:
-        """Give :meth:`to_dict` as JSON."""
+        """Return :meth:`to_dict` as JSON."""
         return as_json(self.to_dict())
 
     def to_markdown(self) -> str:
-        """Give sentence and table as Markdown."""
-        return f"**{markdown(self.sentence)}**\n\n{markdown_table(self.table)}"
+        """Return sentence and table as Markdown."""
+        return as_markdown(self.sentence, (), self.table)
 
     def _repr_html_(self) -> str:
-        return html_page("Calibration plan", self.sentence, (), self.table)
+        return as_html("Calibration plan", self.sentence, (), self.table)
 
     def __str__(self) -> str:
         return self.sentence
@@ -118,12 +118,23 @@ def plan(
     total = None if n_calibration is None else _whole_number("n_calibration", n_calibration, 0)
     groups = _whole_number("n_groups", n_groups, 1)
     each = None if total is None else total // groups
-    wanted = None if precision is None else check_share("precision", precision)
-    needed = None if wanted is None else smallest_size(level, wanted, share)
-    table = _table({*SIZES, rows_needed(level), *(n for n in (each, needed) if n is not None)}, level, share)
-    band = None if each is None else _band_of(table, each)
-    sentence = " ".join(_sentences(level, share, groups, each, band, wanted, needed))
-    return Plan(level, share, groups, total, each, band, wanted, needed, table, sentence)
+    reach = None if precision is None else check_share("precision", precision)
+    needed = None if reach is None else smallest_size(level, reach, share)
+
+    # A row per usual number of rows, and for those that the answer is about.
+    sizes = {*SIZES, rows_needed(level), *(n for n in (each, needed) if n is not None)}
+    n = np.array(sorted(sizes))
+    rank = np.array([conformal_rank(int(size), level) for size in n])
+    low, high = _beta_band(rank, n, share)
+    promised = np.where(rank <= n, rank / (n + 1), np.nan)
+    table = pd.DataFrame({"rows": n, "rank": rank, "promised": promised, "band_lower": low, "band_upper": high})
+
+    band = None
+    if each is not None and each >= rows_needed(level):
+        place = int(np.searchsorted(n, each))
+        band = float(low[place]), float(high[place])
+    sentence = _sentence(level, share, groups, each, band, reach, needed)
+    return Plan(level, share, groups, total, each, band, reach, needed, table, sentence)
 
 
 def _whole_number(name: str, value: Any, least: int) -> int:
@@ -133,28 +144,15 @@ def _whole_number(name: str, value: Any, least: int) -> int:
 
 
 def _beta_band(ranks: ArrayLike, sizes: ArrayLike, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Give the central band of the coverage that rank k of n scores gives: Beta(k, n + 1 - k)."""
+    """Return the central band of the coverage that rank k of n scores gives, Beta(k, n + 1 - k); NaN for k > n."""
     k, rest = np.asarray(ranks, dtype=float), np.asarray(sizes, dtype=float) + 1 - np.asarray(ranks, dtype=float)
     tail = (1 - confidence) / 2
     low, high = (np.where(rest > 0, stats.beta.ppf(q, k, np.maximum(rest, 1e-9)), np.nan) for q in (tail, 1 - tail))
     return low, high
 
 
-def _table(sizes: set[int], coverage: float, confidence: float) -> pd.DataFrame:
-    n = np.array(sorted(sizes))
-    rank = np.array([conformal_rank(int(size), coverage) for size in n])
-    low, high = _beta_band(rank, n, confidence)
-    promised = np.where(rank <= n, rank / (n + 1), np.nan)
-    return pd.DataFrame({"rows": n, "rank": rank, "promised": promised, "band_lower": low, "band_upper": high})
-
-
-def _band_of(table: pd.DataFrame, n: int) -> tuple[float, float] | None:
-    row = table[table["rows"] == n].iloc[0]
-    return None if math.isnan(row["band_lower"]) else (float(row["band_lower"]), float(row["band_upper"]))
-
-
 def smallest_size(coverage: float, precision: float, confidence: float) -> int:
-    """Give the smallest number of rows from which on the band stays within the precision.
+    """Return the smallest number of rows from which on the band stays within the precision.
 
     The rank is rounded up, so the band moves in steps and a single smaller number may be lucky. Without rounding it
     would shrink steadily: the band of the exact rank is the worst on the lower side, and that of the exact rank plus 1
@@ -165,39 +163,30 @@ def smallest_size(coverage: float, precision: float, confidence: float) -> int:
     >>> smallest_size(0.9, 0.05, 0.9)
     110
     """
-    enough = rows_needed(coverage)
-    while not _surely_within(enough, coverage, precision, confidence):
-        enough *= 2
-    least = enough // 2
-    while enough - least > 1:
-        middle = (enough + least) // 2
-        if _surely_within(middle, coverage, precision, confidence):
-            enough = middle
-        else:
-            least = middle
-    return _last_outside(max(enough, rows_needed(coverage)), coverage, precision, confidence) + 1
 
+    def is_enough(n: int) -> bool:
+        exact = (n + 1) * coverage
+        low, _ = _beta_band(exact, n, confidence)
+        _, high = _beta_band(min(exact + 1, n + 0.5), n, confidence)
+        return bool(low >= coverage - precision and high <= coverage + precision)
 
-def _surely_within(n: int, coverage: float, precision: float, confidence: float) -> bool:
-    exact = (n + 1) * coverage
-    low, _ = _beta_band(exact, n, confidence)
-    _, high = _beta_band(min(exact + 1, n + 0.5), n, confidence)
-    return bool(low >= coverage - precision and high <= coverage + precision)
+    end = least = rows_needed(coverage)
+    while not is_enough(end):
+        end *= 2
+    end = max(bisect_left(range(end), True, lo=end // 2, key=is_enough), least)
 
-
-def _last_outside(end: int, coverage: float, precision: float, confidence: float, block: int = 1000) -> int:
-    """Give the largest number of rows below `end` whose band reaches too far, or that is too small for a band."""
+    # Downwards in blocks, to the last number of rows whose band reaches too far (or that is too small for a band).
     while end > 0:
-        n = np.arange(max(end - block, 0), end)
+        n = np.arange(max(end - 1000, 0), end)
         low, high = _beta_band([conformal_rank(int(size), coverage) for size in n], n, confidence)
         outside = ~((low >= coverage - precision) & (high <= coverage + precision))
         if outside.any():
-            return int(n[outside][-1])
+            return int(n[outside][-1]) + 1
         end = int(n[0])
-    return 0
+    return 1
 
 
-def _sentences(
+def _sentence(
     coverage: float,
     confidence: float,
     n_groups: int,
@@ -205,20 +194,22 @@ def _sentences(
     band: tuple[float, float] | None,
     precision: float | None,
     needed: int | None,
-) -> list[str]:
-    said, least = [], rows_needed(coverage)
-    rows = f"{each} calibration row{'' if each == 1 else 's'}"
-    given = rows if n_groups == 1 else f"Each of {n_groups:,} groups with {rows}"
-    if each is not None and band is not None:
-        said.append(
-            f"{given}: {promise(coverage)} promised; the true coverage is between "
-            f"{percent(band[0])} and {percent(band[1])} in {promise(confidence)} of calibrations."
-        )
-    elif each is not None:
-        said.append(f"{given}: too few for a finite interval, which needs {least:,}.")
+) -> str:
+    sentences, least = [], f"{rows_needed(coverage):,}"
+    if each is not None:
+        rows = f"{each} calibration row{'' if each == 1 else 's'}"
+        subject = rows if n_groups == 1 else f"Each of {n_groups:,} groups with {rows}"
+        if band is None:
+            sentences.append(f"{subject}: too few for a finite interval, which needs {least}.")
+        else:
+            sentences.append(
+                f"{subject}: {promise(coverage)} promised; the true coverage is between {percent(band[0])} and "
+                f"{percent(band[1])} in {promise(confidence)} of calibrations."
+            )
     if precision is not None and needed is not None:
         total = "" if n_groups == 1 else f" in each group, {needed * n_groups:,} in all,"
-        said.append(
-            f"To stay within {100 * precision:.4g} points of it, {needed:,} calibration rows{total} are needed."
-        )
-    return said or [f"{promise(coverage)} needs at least {least:,} calibration rows in each group; see the table."]
+        reach = f"To stay within {100 * precision:.4g} points of it"
+        sentences.append(f"{reach}, {needed:,} calibration rows{total} are needed.")
+    if not sentences:
+        return f"{promise(coverage)} needs at least {least} calibration rows in each group; see the table."
+    return " ".join(sentences)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from icqr._sheet import MISSING, Cell, Column, Sheet, aligned, cell, share, span
-from icqr.auditing.findings import promise
-from icqr.auditing.verdicts import HOLDS, OVER, UNDER, UNKNOWN
+from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, promise
 from icqr.calibration import INFINITE, POOLED, REFUSED
 
 #: The most important columns have a row of their own in the table of importances.

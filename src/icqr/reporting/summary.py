@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from icqr.auditing.audits import Audit
-from icqr.auditing.findings import listed, percent, plain, promise, records, rows_of
-from icqr.auditing.verdicts import HOLDS, OVER, UNDER
+from icqr.auditing.findings import HOLDS, OVER, UNDER, listed, percent, plain, promise, records, rows_of
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
 from icqr.reporting.evidence import Evidence, gather

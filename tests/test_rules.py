@@ -1,15 +1,18 @@
-"""What groups are in words: planted rules are found, and the fidelity is that of the rule as it is printed."""
+"""Rules in words: planted rules are found, and a rule holds exactly the rows that its words say."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from icqr._rules import describe_groups
+from icqr._rules import Column, Equals, Within, describe_groups, simplified, words
 
 
 def holds(rule: str, X: pd.DataFrame) -> Any:
@@ -35,6 +38,37 @@ def holds(rule: str, X: pd.DataFrame) -> Any:
 def fidelity(rule: str, X: pd.DataFrame, inside: Any) -> float:
     said = holds(rule, X)
     return float((said & inside).sum() / (said | inside).sum())
+
+
+@pytest.mark.parametrize(
+    ("condition", "text", "expected"),
+    [
+        (Within(0, -math.inf, 2), "a ≤ 2", [True, True, False, False]),
+        (Within(0, 1, math.inf), "a > 1", [False, True, True, False]),
+        (Within(0, 1, 2), "1 < a ≤ 2", [False, True, False, False]),
+        (Within(1, -math.inf, 3600), "day ≤ 1970-01-01 01:00:00", [True, True, False, False]),
+        (Equals(2, 1), "city = Rom", [False, True, True, False]),
+        (Equals(2, 1, negated=True), "city ≠ Rom", [True, False, False, True]),
+        (Equals(2, math.nan), "city is missing", [False, False, False, True]),
+        (Equals(2, math.nan, negated=True), "city is known", [True, True, True, False]),
+    ],
+)
+def test_words_and_rows_of_a_condition_agree(condition: Within | Equals, text: str, expected: list[bool]) -> None:
+    values = np.array([[1, 0, 0], [2, 3600, 1], [2.5, 7200, 1], [np.nan, np.nan, np.nan]])
+    columns = [Column("a"), Column("day", is_date=True), Column("city", ["Bern", "Rom"])]
+    assert words((condition,), columns) == text
+    assert condition.mask(values).tolist() == expected
+    assert words((condition, Equals(2, 0)), columns) == f"{text} and city = Bern"
+
+
+def test_limits_are_joined_and_a_known_value_says_what_it_is_not() -> None:
+    conditions = [Equals(1, 0, negated=True), Within(0, 2, math.inf), Equals(1, 1), Within(0, -math.inf, 5)]
+    assert simplified(conditions) == (Within(0, 2, 5), Equals(1, 1))
+    assert simplified([conditions[0], Equals(2, 1)]) == (Equals(1, 0, negated=True), Equals(2, 1))
+    assert words(simplified([]), []) == "all rows"
+
+
+# -- Groups ----------------------------------------------------------------------------------------------
 
 
 def rows(n: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -77,6 +111,15 @@ def test_fidelity_is_that_of_the_printed_rule(seed: int) -> None:
     assert described["fidelity"].between(0.2, 1).all()
     for group, (rule, fits) in enumerate(zip(described["rule"], described["fidelity"], strict=True)):
         assert fits == pytest.approx(fidelity(rule, X, labels == group))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-1e12, 1e12, allow_subnormal=False), min_size=8, max_size=40, unique=True), st.data())
+def test_a_threshold_reads_as_it_is(values: list[float], data: st.DataObject) -> None:
+    X = pd.DataFrame({"a": sorted(values)})
+    labels = (np.arange(len(values)) >= data.draw(st.integers(3, len(values) - 3))).astype(int)
+    for group, rule in enumerate(describe_groups(X, labels, 2)["rule"]):
+        assert np.array_equal(holds(rule, X), labels == group)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-9, 1e5, 1e300])
