@@ -17,12 +17,12 @@ import pytest
 from lightgbm import LGBMRegressor
 
 from icqr import CQR, ICQR, QR, GroupPartition, ResidualQuantiles, calibration
-from icqr.artifact import load
 from icqr.cli import main, options
 from icqr.cli.building import _MODELS, make_model
 from icqr.cli.comparing import Split
 from icqr.cli.options import MODELS
 from icqr.metrics import coverage_score, mean_width
+from icqr.persistence import load
 
 FORMATS = ("csv", "csv.gz", "parquet", "feather", "jsonl")
 

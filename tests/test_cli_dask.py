@@ -18,9 +18,9 @@ import pytest
 
 pytest.importorskip("distributed", reason='a cluster needs pip install "icqr[dask]"')
 
-from icqr.artifact import load
 from icqr.cli import main
 from icqr.dask import connect, coverage_counts
+from icqr.persistence import load
 
 COMMAND = str(Path(sys.executable).parent / "icqr")
 AUDIT = ("--target", "price", "--lower", "lower", "--upper", "upper", "--coverage", "0.9", "--groups", "region")

@@ -20,9 +20,9 @@ import pytest
 
 from icqr import ICQR, WholePartition
 from icqr._predicting import IntervalRegressor
-from icqr.artifact import save
 from icqr.cli import main
 from icqr.cli import models as _models  # noqa: F401 (imported while all rights are there)
+from icqr.persistence import save
 
 Terminal = Callable[..., tuple[int, str]]
 COMMAND = str(Path(sys.executable).parent / "icqr")

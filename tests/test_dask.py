@@ -332,11 +332,11 @@ def test_tables_go_to_the_local_class(rows: Any) -> None:
 
 
 def test_a_saved_model_predicts_on_a_cluster(tmp_path: Path, client: Any, rows: Any, frames: Any) -> None:
-    artifact = pytest.importorskip("icqr.artifact")
+    persistence = pytest.importorskip("icqr.persistence")
     pytest.importorskip("skops")
     model = ICQR(SMALL, partition=THREE, random_state=0).fit(*frames, max_scores=10)
-    artifact.save(model.to_local(), tmp_path / "model.icqr")
-    loaded = on_dask(artifact.load(tmp_path / "model.icqr"))
+    persistence.save(model.to_local(), tmp_path / "model.icqr")
+    loaded = on_dask(persistence.load(tmp_path / "model.icqr"))
     np.testing.assert_array_equal(loaded.predict_interval(frames[0]).compute(), model.predict_interval(rows[0]))
 
 

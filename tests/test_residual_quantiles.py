@@ -262,7 +262,7 @@ def test_columns_are_checked_when_predicting() -> None:
 SLOW_TO_KEEP = ("hist", "xgboost", "linear", "network", "numbered columns")
 
 
-# How each library's models are stored is tested in test_artifact.py; here, how the two stages are.
+# How each library's models are stored is tested in test_persistence.py; here, how the two stages are.
 @pytest.mark.parametrize(
     "name",
     [

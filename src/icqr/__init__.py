@@ -4,11 +4,11 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from icqr.artifact import load, save
     from icqr.auditing import audit, compare, plan
     from icqr.families import prefit
     from icqr.importance import PermutationImportance
     from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
+    from icqr.persistence import load, save
     from icqr.quantiles import QuantileModel, ResidualQuantiles
     from icqr.regressors import CQR, ICQR, QR, Naive
     from icqr.reporting import report
@@ -39,17 +39,17 @@ __all__ = [
 # Names are imported when they are first used (PEP 562): NumPy, pandas and scikit-learn take a second or more, which
 # `icqr --help` and completion in the shell should not have to wait for.
 _HOMES = {
-    "artifact": ("load", "save"),
     "auditing": ("audit", "compare", "plan"),
     "families": ("prefit",),
     "importance": ("PermutationImportance",),
     "partition": ("GroupPartition", "KMeansPartition", "ScorePartition", "WholePartition"),
+    "persistence": ("load", "save"),
     "quantiles": ("QuantileModel", "ResidualQuantiles"),
     "regressors": ("CQR", "ICQR", "QR", "Naive"),
     "reporting": ("report",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("artifact", "calibration", "dask", "datasets", "metrics", "neural", "plots", "streaming")
+_MODULES = ("calibration", "dask", "datasets", "metrics", "neural", "persistence", "plots", "streaming")
 
 if not typing.TYPE_CHECKING:  # a type checker would take any name for one that is here
 

@@ -11,8 +11,6 @@ from typing import Any
 import pandas as pd
 
 from icqr._predicting import IntervalRegressor
-from icqr.artifact import load, save
-from icqr.artifact.container import ArtifactError
 from icqr.auditing.findings import as_json, promise
 from icqr.cli.building import check_gaps, make_model, make_parameters
 from icqr.cli.console import note, progress, say, say_json, say_table
@@ -21,6 +19,7 @@ from icqr.cli.options import Setting, Source, Wanted
 from icqr.cli.reading import Table, Wish
 from icqr.cli.wording import closest, listed_names
 from icqr.cli.writing import ENDINGS, check_destination, write_table
+from icqr.persistence import ModelFileError, load, save
 from icqr.regressors import ICQR
 from icqr.reporting import summarize
 from icqr.reporting.origins import two_stages
@@ -82,8 +81,8 @@ def load_model(model_file: str) -> IntervalRegressor:
     """Load a model; an error names its file."""
     try:
         model: IntervalRegressor = load(model_file)
-    except ArtifactError as error:
-        raise ArtifactError(f"{model_file}: {error}") from error
+    except ModelFileError as error:
+        raise ModelFileError(f"{model_file}: {error}") from error
     return model
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-from icqr.artifact import save
 from icqr.cli.building import make_model, make_parameters, need_report
 from icqr.cli.checking import OPTIONS, interval_columns, judged, say_audit
 from icqr.cli.console import block_progress, note, say
@@ -31,6 +30,7 @@ from icqr.cli.options import Bounds, Setting, Source, Wanted
 from icqr.cli.reading import Table, Wish
 from icqr.cli.wording import listed_names, need
 from icqr.cli.writing import check_destination
+from icqr.persistence import save
 
 _SEARCHED_ROWS = 200_000  # regions are searched in a sample of so many
 _MOST_GROUPS = 20  # named

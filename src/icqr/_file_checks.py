@@ -1,0 +1,394 @@
+"""What a model file may hold: the types that are trusted, and checks that what was read can't lead native code astray.
+
+skops makes objects of trusted types and fills them with whatever the file says. Compiled code of scikit-learn then
+follows child and column numbers without looking. So types are checked before anything is made, and numbers before
+anything is used.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble._forest import BaseForest
+from sklearn.ensemble._gb import BaseGradientBoosting
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
+from sklearn.tree import BaseDecisionTree
+from sklearn.tree._tree import NODE_DTYPE, Tree
+from sklearn.utils import check_array
+
+#: Trusted classes by the module that offers them. Left out are estimators whose compiled code trusts what it is given
+#: and that we don't check (nearest neighbours, libsvm), and those that are no part of a regression.
+CLASSES = {
+    "icqr.calibration": "Calibration Conformity SelectedCalibration",
+    "icqr.families": "PrefitQuantiles",
+    "icqr.importance": "PermutationImportance",
+    "icqr.neural": "QuantileNetwork",
+    "icqr.novelty": "Novelty",
+    "icqr.partition": "GroupPartition KMeansPartition ScorePartition WholePartition",
+    "icqr.persistence": "StandIn",
+    "icqr.quantiles": "PointModel QuantileModel ResidualQuantiles",
+    "icqr.regressors": "CQR ICQR Naive QR",
+    "icqr._clustering": "WeightedSpace",
+    "icqr._libraries": "Encoder Library Range",
+    "icqr._tables": "Features",
+    "catboost": "CatBoostRegressor",
+    "lightgbm": "Booster LGBMRegressor",
+    "quantile_forest": "ExtraTreesQuantileRegressor RandomForestQuantileRegressor",
+    "xgboost": "Booster XGBRegressor XGBRFRegressor",
+    "sklearn.cluster": "KMeans MiniBatchKMeans",
+    "sklearn.compose": "ColumnTransformer TransformedTargetRegressor",
+    "sklearn.cross_decomposition": "PLSRegression",
+    "sklearn.decomposition": "FactorAnalysis FastICA IncrementalPCA KernelPCA NMF PCA SparsePCA TruncatedSVD",
+    "sklearn.dummy": "DummyRegressor",
+    "sklearn.ensemble": (
+        "AdaBoostRegressor BaggingRegressor ExtraTreesRegressor GradientBoostingRegressor "
+        "HistGradientBoostingRegressor RandomForestRegressor VotingRegressor"
+    ),
+    "sklearn.feature_selection": "SelectFromModel SelectKBest SelectPercentile VarianceThreshold",
+    "sklearn.frozen": "FrozenEstimator",
+    "sklearn.impute": "MissingIndicator SimpleImputer",
+    "sklearn.kernel_approximation": "Nystroem PolynomialCountSketch RBFSampler",
+    "sklearn.kernel_ridge": "KernelRidge",
+    "sklearn.linear_model": (
+        "ARDRegression BayesianRidge ElasticNet ElasticNetCV GammaRegressor HuberRegressor Lars LarsCV Lasso LassoCV "
+        "LassoLars LassoLarsCV LassoLarsIC LinearRegression OrthogonalMatchingPursuit OrthogonalMatchingPursuitCV "
+        "PoissonRegressor QuantileRegressor RANSACRegressor Ridge RidgeCV SGDRegressor TheilSenRegressor "
+        "TweedieRegressor"
+    ),
+    "sklearn.neural_network": "MLPRegressor",
+    "sklearn.pipeline": "FeatureUnion Pipeline",
+    "sklearn.preprocessing": (
+        "Binarizer FunctionTransformer KBinsDiscretizer KernelCenterer LabelBinarizer MaxAbsScaler MinMaxScaler "
+        "Normalizer OneHotEncoder OrdinalEncoder PolynomialFeatures PowerTransformer QuantileTransformer RobustScaler "
+        "StandardScaler TargetEncoder"
+    ),
+    "sklearn.random_projection": "GaussianRandomProjection",
+    "sklearn.svm": "LinearSVR",
+    "sklearn.tree": "DecisionTreeRegressor ExtraTreeRegressor",
+    # Parts of fitted estimators.
+    "sklearn._loss.link": "IdentityLink Interval LogLink",
+    "sklearn._loss.loss": (
+        "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError HalfTweedieLoss HalfTweedieLossIdentity "
+        "HuberLoss PinballLoss"
+    ),
+    "sklearn.compose._column_transformer": "_RemainderColsList",
+    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+}
+#: Compiled losses, which hold at most a number.
+LOSSES = {
+    "sklearn._loss._loss": (
+        "CyAbsoluteError CyHalfGammaLoss CyHalfPoissonLoss CyHalfSquaredError CyHalfTweedieLoss "
+        "CyHalfTweedieLossIdentity CyHuberLoss CyPinballLoss"
+    ),
+}
+#: Trusted functions: of FunctionTransformer, TransformedTargetRegressor, SelectKBest and PermutationImportance.
+FUNCTIONS = {
+    "icqr.importance": "median_absolute_error",
+    "numpy": "abs arcsinh cbrt exp exp2 expm1 log log10 log1p log2 negative reciprocal sinh sqrt square",
+    "scipy.special": "expit logit",
+    "sklearn.feature_selection": "f_classif f_regression mutual_info_regression r_regression",
+    "sklearn.utils": "check_array",
+}
+#: Objects that skops stores as they are: their library, not we, says what is in them.
+SEALED = {"catboost.CatBoostRegressor", "lightgbm.Booster", "xgboost.Booster"}
+
+_BUILTINS = {"builtins.bool", "builtins.float", "builtins.int", "builtins.str"}
+_SCALARS = {
+    f"numpy.{name}"
+    for name in ["bool", "bool_", "float32", "float64", "int32", "int64", "intp", "uint8", "uint32", "uint64", "str_"]
+}
+_OLDEST_PROTOCOL = 2  # the nodes of earlier ones may be laxer
+
+#: Columns, groups or outputs that a file may declare: what is declared is allocated.
+MOST_COUNTED = 100_000
+_COUNTS = ("n_columns", "n_features_in_", "_n_features", "_n_features_in", "n_groups_", "k_", "n_outputs_")
+_JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count", "_n_threads")
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model of icqr, or not a sound one; or a model that can't be stored."""
+
+
+def _names(table: Mapping[str, str]) -> set[str]:
+    return {f"{module}.{name}" for module, names in table.items() for name in names.split()}
+
+
+_HOMES = {
+    name: [module for module, names in {**CLASSES, **LOSSES}.items() if name in names.split()]
+    for name in " ".join([*CLASSES.values(), *LOSSES.values()]).split()
+}
+#: The types that each of skops's nodes may make; nodes that are not listed are refused.
+ALLOWED = {
+    "BytearrayNode": {"builtins.bytearray"},
+    "BytesNode": {"builtins.bytes"},
+    "DefaultDictNode": {"collections.defaultdict"},  # of LightGBM's booster
+    "DictNode": {"builtins.dict", "collections.OrderedDict", "sklearn.utils.Bunch"},
+    "DTypeNode": {"numpy.dtype"},
+    "JsonNode": {"builtins.str"},
+    "ListNode": {"builtins.list"},
+    "LossNode": _names(LOSSES),
+    "NdArrayNode": {"numpy.ndarray", *_SCALARS},
+    "ObjectNode": _names(CLASSES),
+    "SliceNode": {"builtins.slice"},
+    "TupleNode": {"builtins.tuple"},
+    "TypeNode": {"collections.OrderedDict", *_BUILTINS, *_SCALARS},
+}
+
+
+def public_name(kind: type[Any]) -> str:
+    """Return the name under which a class or loss is trusted, "" if it is not."""
+    for module in _HOMES.get(kind.__name__, ()):
+        own = kind.__module__.partition(".")[0] == module.partition(".")[0]  # no other library is imported for it
+        if own and getattr(import_module(module), kind.__name__, None) is kind:
+            return f"{module}.{kind.__name__}"
+    return ""
+
+
+@cache
+def trusted_functions() -> dict[str, Any]:
+    """Return the trusted functions by name."""
+    return {
+        f"{module}.{name}": getattr(import_module(module), name)
+        for module, names in FUNCTIONS.items()
+        for name in names.split()
+    }
+
+
+# -- Before anything is made -----------------------------------------------------------------------------------------
+
+
+def check_schema(schema: Any, sizes: Mapping[str, int]) -> tuple[set[str], int]:
+    """Refuse a description for skops that holds anything but what we write.
+
+    Returns the types that it asks for, and the bytes that its arrays will take: a part may be asked for many times.
+    """
+    if not isinstance(schema, dict) or type(schema.get("protocol")) is not int:
+        raise ModelFileError("schema.json must be an object with a protocol")
+    if schema["protocol"] < _OLDEST_PROTOCOL:
+        raise ModelFileError(f"schema.json claims protocol {schema['protocol']} of skops, which icqr never wrote")
+    types: set[str] = set()
+    used: list[str] = []
+    for node in _nodes(schema):
+        loader, name = str(node.get("__loader__")), f"{node.get('__module__')}.{node.get('__class__')}"
+        if name not in ALLOWED.get(loader, ()):
+            raise ModelFileError(f"the file asks skops for {name[:200]} ({loader[:80]}), which icqr does not trust")
+        if "__id__" in node:
+            raise ModelFileError("objects in schema.json refer to each other; icqr writes none that do")
+        types.add(name)
+        if "file" in node:
+            part, ending = str(node["file"]), ".npy" if loader == "NdArrayNode" else ".bin"
+            if part not in sizes or not part.endswith(ending):
+                raise ModelFileError(f"schema.json names the part {part[:80]!r}, which is not there or no {ending}")
+            used.append(part)
+    unused = sorted(sizes.keys() - {"schema.json", *used})
+    if unused:
+        raise ModelFileError(f"the file holds a part that its model does not use: {unused[0]}")
+    return types, sum(sizes[part] for part in used)
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield everything in a description of skops that it would make an object of."""
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            if "__loader__" in value or "__class__" in value or "file" in value:
+                yield value
+            waiting.extend(value.values())
+
+
+def check_npy(data: bytes, name: str) -> None:
+    """Refuse an array of objects, and one whose shape is not that of its bytes: it would be allocated first."""
+    stream = io.BytesIO(data)
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version != (1, 0):
+            raise ValueError(f"its version is {version}")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    except Exception as error:  # numpy's parser of the header raises anything
+        raise ModelFileError(f"{name} can't be read: {type(error).__name__}: {error}") from error
+    if dtype.hasobject:
+        raise ModelFileError(f"{name} holds pickled objects, which can run any code when they are read")
+    sizes, left = [int(size) for size in shape], len(data) - stream.tell()
+    if min(sizes, default=0) < 0 or int(np.prod(sizes, dtype=object)) * dtype.itemsize != left:
+        raise ModelFileError(f"{name} has {left} bytes, which is not the shape {shape} of {dtype}")
+
+
+# -- Before anything is used -----------------------------------------------------------------------------------------
+
+
+def check_objects(root: Any) -> None:
+    """Refuse objects whose numbers lead out of their arrays, or that would take memory or threads without measure."""
+    for holder in held_by(root):
+        if not isinstance(holder, dict):
+            _check_object(holder)
+        counts = holder if isinstance(holder, dict) else vars(holder)
+        for name in _COUNTS:
+            if isinstance(counts.get(name), int) and counts[name] > MOST_COUNTED:
+                raise ModelFileError(f"{name} must be at most {MOST_COUNTED}, got {str(counts[name])[:80]}")
+        for name in _JOBS:
+            # A file doesn't decide how many threads or processes this machine starts.
+            if isinstance(counts.get(name), int):
+                counts[name] = min(counts[name], os.cpu_count() or 1)
+
+
+def held_by(root: Any) -> Iterator[Any]:
+    """Yield every object with attributes, and every dict, that can be reached, each once."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen or isinstance(value, str | bytes | int | float | type | None):
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            yield value
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple | set):
+            waiting.extend(value)
+        elif isinstance(value, np.ndarray):
+            waiting.extend(value.ravel().tolist() if value.dtype == object else [])
+        elif isinstance(value, partial):
+            waiting.append(value.keywords)
+        elif hasattr(value, "__dict__") and public_name(type(value)):
+            yield value
+            waiting.extend(vars(value).values())
+
+
+def _check_object(value: Any) -> None:
+    kind = type(value)
+    for name in vars(value):
+        if callable(getattr(kind, name, None)):
+            raise ModelFileError(f"a {kind.__name__} has an attribute in place of its method {name!r}")
+    if getattr(value, "memory", None) is not None:
+        raise ModelFileError(f"a {kind.__name__} with memory keeps pickles in a folder; use memory=None")
+    if isinstance(value, KMeans) and hasattr(value, "cluster_centers_"):
+        raise ModelFileError("a KMeans in a file must not be fitted; icqr keeps its centroids elsewhere")
+    if isinstance(value, BaseDecisionTree) and hasattr(value, "tree_"):
+        _check_columns(value, [value.tree_])
+    if isinstance(value, BaseForest | BaseGradientBoosting) and hasattr(value, "estimators_"):
+        _check_ensemble(value)
+    if isinstance(value, HistGradientBoostingRegressor) and hasattr(value, "_predictors"):
+        _check_histogram(value)
+
+
+def _check_columns(model: Any, trees: list[Any]) -> None:
+    if not trees or not all(isinstance(tree, Tree) for tree in trees):
+        raise ModelFileError(f"a {type(model).__name__} must consist of fitted trees")
+    if any(tree.n_features != getattr(model, "n_features_in_", None) for tree in trees):
+        raise ModelFileError(f"a tree of a {type(model).__name__} was made for another number of columns")
+
+
+def _check_ensemble(model: Any) -> None:
+    """Check that compiled code can go through the members of a forest or of gradient boosting without looking."""
+    members = np.ravel(np.asarray(model.estimators_, dtype=object)).tolist()
+    trees: list[Any] = [getattr(member, "tree_", None) for member in members]
+    _check_columns(model, trees)
+    if isinstance(model, BaseGradientBoosting):
+        # Predictions start as one number per row, to which each tree adds.
+        start = getattr(model, "init_", None)
+        constant = type(start) is DummyRegressor and np.asarray(getattr(start, "constant_", None)).shape == (1, 1)
+        sizes = np.shape(model.estimators_), getattr(model, "n_trees_per_iteration_", None)
+        if not (constant or (isinstance(start, str) and start == "zero")) or sizes != ((len(members), 1), 1):
+            raise ModelFileError("gradient boosting must start from a constant, with one tree at a time")
+    forest = vars(model).get("forest_")
+    if forest is not None:
+        leaves = np.asarray(forest.y_train_leaves)
+        if len(leaves) != len(trees) or leaves.shape[1] < max(tree.node_count for tree in trees):
+            raise ModelFileError("a quantile forest has fewer leaves than nodes in its trees")
+
+
+def _check_histogram(model: Any) -> None:
+    """Check the trees of a HistGradientBoostingRegressor, and that rows reach them with all their columns."""
+    n_features, categorical = model.n_features_in_, np.asarray(model._bin_mapper.is_categorical_)
+    if getattr(model, "_in_fit", False) or model.n_trees_per_iteration_ != 1 or categorical.shape != (n_features,):
+        raise ModelFileError("the columns of a HistGradientBoostingRegressor don't fit together")
+    if model._preprocessor is not None:
+        _check_preprocessor(model._preprocessor, n_features)
+    for (predictor,) in model._predictors:
+        nodes, bitsets = predictor.nodes, predictor.raw_left_cat_bitsets
+        leaf = nodes["is_leaf"] != 0
+        _check_topology(nodes["left"], nodes["right"], leaf)
+        _check_features(nodes["feature_idx"][~leaf], n_features)
+        splits = nodes[~leaf & (nodes["is_categorical"] != 0)]
+        if bitsets.shape[1:] != (8,) or not (splits["bitset_idx"] < len(bitsets)).all():
+            raise ModelFileError("a tree names categories that are not there")
+        if not categorical[splits["feature_idx"]].all():
+            raise ModelFileError("a tree asks for categories of a column of numbers")
+
+
+def _check_preprocessor(transformer: Any, n_features: int) -> None:
+    """Check that categories and numbers, each column once, come out of it as they went in."""
+    (first, encoder, categories), (second, function, numbers), *others = transformer.transformers_
+    kinds = type(transformer), type(encoder), type(function), type(getattr(function, "func", None))
+    sound = kinds == (ColumnTransformer, OrdinalEncoder, FunctionTransformer, partial)
+    sound = sound and function.func.func is check_array and all(other[1] == "drop" for other in others)
+    # Columns are chosen by a mask, or, from a table with names, by positions.
+    for name, mask in ((first, categories), (second, numbers)):
+        positions = transformer._transformer_to_input_indices[name]
+        sound = sound and mask.dtype == np.bool_ and mask.shape == (n_features,) and len(positions) == mask.sum()
+    if not (sound and (categories != numbers).all()):
+        raise ModelFileError("the columns of a HistGradientBoostingRegressor don't fit together")
+
+
+# -- Trees -----------------------------------------------------------------------------------------------------------
+
+
+def _check_features(features: NDArray[Any], n_features: int) -> None:
+    if not ((features >= 0) & (features < n_features)).all():
+        raise ModelFileError("a tree asks for a column that is not there")
+
+
+def _check_topology(left: NDArray[Any], right: NDArray[Any], leaf: NDArray[np.bool_]) -> int:
+    """Return a tree's depth, or refuse nodes that are no tree: following children must end at a leaf of it."""
+    n_nodes, inner = len(leaf), np.flatnonzero(~leaf)
+    children = np.stack([left, right]).astype(np.int64)
+    if not n_nodes or not ((children[:, inner] > inner) & (children[:, inner] < n_nodes)).all():
+        raise ModelFileError("the children of a tree's node must come after it, in the same tree")
+    parents = np.bincount(children[:, inner].ravel(), minlength=n_nodes)
+    if not (parents == (np.arange(n_nodes) > 0)).all():
+        raise ModelFileError("each node of a tree but the first must be the child of exactly one other")
+    depth, level = 0, children[:, :1][:, ~leaf[:1]].ravel()
+    while len(level):
+        depth, level = depth + 1, children[:, level[~leaf[level]]].ravel()
+    return depth
+
+
+def make_tree(n_features: int, nodes: NDArray[Any], values: NDArray[Any]) -> Tree:
+    """Return the tree of a forest, of gradient boosting, or a single one."""
+    if nodes.dtype != NODE_DTYPE or values.dtype != np.float64 or values.shape != (len(nodes), 1, 1):
+        raise ModelFileError("a tree must have nodes as this version of scikit-learn has them, and a value for each")
+    leaf = nodes["left_child"] == -1
+    depth = _check_topology(nodes["left_child"], nodes["right_child"], leaf)
+    if not 1 <= n_features <= MOST_COUNTED:
+        raise ModelFileError(f"a tree must have from 1 to {MOST_COUNTED} columns, got {str(n_features)[:80]}")
+    _check_features(nodes["feature"][~leaf], n_features)
+    tree = Tree(n_features, np.array([1], dtype=np.intp), 1)
+    state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
+    tree.__setstate__(state)
+    return tree
+
+
+def make_forest(y: NDArray[Any], leaves: NDArray[Any], limits: NDArray[Any]) -> Any:
+    """Return what a quantile forest keeps of its training rows: y, and which of its values are in each leaf."""
+    if y.ndim != 2 or leaves.ndim != 4 or leaves.shape[2] != 1 or len(y) != 1 or limits.ndim != 3:
+        raise ModelFileError("the leaves of a quantile forest must be trees x nodes x 1 x rows")
+    if leaves.min(initial=0) < 0 or leaves.max(initial=0) > y.shape[1]:
+        raise ModelFileError("a leaf of a quantile forest holds a row that is not there")
+    fast = import_module("quantile_forest._quantile_forest_fast")
+    return fast.QuantileForest(y.astype(np.float64), leaves.astype(np.int64), limits.astype(np.float64))
