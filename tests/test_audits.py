@@ -290,6 +290,7 @@ def test_a_broken_promise_comes_before_infinite_intervals() -> None:
     assert audit(y, endless, coverage=0.9).findings[-2] == said
     broken = audit(3 * y, endless, coverage=0.9).findings
     assert broken[-1] == said
+    assert said in audit(3 * y, endless, coverage=0.9).to_markdown()
     assert "the promise is broken on average" in broken[-2]
     one_sided = np.column_stack([np.full(400, -np.inf), intervals[:, 1]])
     assert not any("infinite" in finding for finding in audit(y, one_sided, coverage=0.95).findings)

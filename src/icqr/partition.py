@@ -36,6 +36,7 @@ from icqr._clustering import (
 )
 from icqr._libraries import core_of, seeded
 from icqr._messages import warn
+from icqr._rules import value_rule
 from icqr._tables import FloatArray, IntArray, Table, draw_rows, known_values, take_rows
 from icqr.families import find_family
 from icqr.quantiles import QuantileModel, bare
@@ -424,17 +425,6 @@ class GroupPartition(BaseEstimator):
             )
         columns = [pd.Index(_as_keys(frame[name]), dtype=object) for name in self._columns()]
         return columns[0] if len(columns) == 1 else pd.MultiIndex.from_arrays(columns)
-
-
-def value_rule(name: Any, value: Any) -> str:
-    """Say that a column has a value.
-
-    Examples
-    --------
-    >>> value_rule("city", "Bern"), value_rule("city", np.nan)
-    ('city = Bern', 'city is missing')
-    """
-    return f"{name} is missing" if pd.isna(value) else f"{name} = {value}"
 
 
 def _as_keys(values: Any) -> NDArray[np.object_]:

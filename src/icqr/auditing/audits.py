@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from icqr import metrics
 from icqr._rules import words
 from icqr._tables import IntArray
 from icqr.auditing.findings import (
@@ -17,9 +18,8 @@ from icqr.auditing.findings import (
     ERROR_RATE,
     OVER,
     UNDER,
-    as_html,
-    as_json,
-    as_markdown,
+    Contents,
+    Written,
     judge,
     overall_sentence,
     plain,
@@ -30,18 +30,7 @@ from icqr.auditing.findings import (
 )
 from icqr.auditing.inputs import GROUP_COLUMNS, Audited, prepare
 from icqr.auditing.regions import find_regions, searched_columns, slab_words
-from icqr.metrics import (
-    WorstSlab,
-    binomial_interval,
-    coverage_gap,
-    coverage_width_correlation,
-    excess_risk,
-    hsic,
-    interval_score,
-    size_stratified_coverage,
-    width_summary,
-    worst_slab_coverage,
-)
+from icqr.metrics import WorstSlab
 
 #: Version of the written form, see auditing/schema.json.
 FORMAT = "icqr-audit/1"
@@ -59,8 +48,8 @@ N_DIRECTIONS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Audit:
-    """What :func:`audit` found.
+class Audit(Written):
+    """What :func:`audit` found; its JSON follows auditing/schema.json.
 
     Attributes
     ----------
@@ -139,25 +128,16 @@ class Audit:
             "random_state": self.random_state,
         }
 
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON, which follows auditing/schema.json; infinity is the text "Infinity"."""
-        return as_json(self.to_dict())
-
-    def to_markdown(self) -> str:
-        """Return summary, findings, numbers and regions as Markdown, with everything from data escaped."""
-        return as_markdown(self.summary, self.findings[:-1], *self._tables(), note=self.method)
-
-    def _repr_html_(self) -> str:
-        return as_html("Audit of prediction intervals", self.summary, self.findings[:-1], *self._tables())
+    def _contents(self) -> Contents:
+        known = {name: value for name, value in self.numbers.items() if not math.isnan(value)}
+        numbers = pd.DataFrame({"measure": list(known), "value": list(known.values())})
+        shown = ["region", "kind", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "mean_width"]
+        findings = [sentence for sentence in self.findings if sentence != self.summary]
+        tables = [numbers, self.regions[shown]]
+        return Contents("Audit of prediction intervals", self.summary, findings, tables, self.method)
 
     def __str__(self) -> str:
         return "\n".join(self.findings)
-
-    def _tables(self) -> list[pd.DataFrame]:
-        """Return the numbers that are known, and the regions with the columns that people look at first."""
-        known = {name: value for name, value in self.numbers.items() if not math.isnan(value)}
-        shown = ["region", "kind", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "mean_width"]
-        return [pd.DataFrame({"measure": list(known), "value": list(known.values())}), self.regions[shown]]
 
 
 def audit(
@@ -227,7 +207,7 @@ def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> A
     seed, coverage = int(random_state), audited.coverage
 
     slab = _worst_slab(audited, seed)
-    strata = size_stratified_coverage(audited.rows.y, audited.intervals)
+    strata = metrics.size_stratified_coverage(audited.rows.y, audited.intervals)
     numbers = _numbers(audited, strata, slab) | _risk_numbers(audited, seed, with_excess_risk)
     regions = _judged_regions(audited, slab, seed)
 
@@ -258,12 +238,12 @@ def _infinite_sentence(audited: Audited) -> list[str]:
 def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> dict[str, float]:
     """Return the measures over all rows but the excess risk; NaN where there is nothing to compute one from."""
     y, bounds, width = audited.rows.y, audited.intervals, audited.rows.width
-    low, high = binomial_interval(audited.rows.covered.sum(), len(y), confidence=CONFIDENCE)
-    widths = width_summary(y, bounds)
+    low, high = metrics.binomial_interval(audited.rows.covered.sum(), len(y), confidence=CONFIDENCE)
+    widths = metrics.width_summary(y, bounds)
     gaps = [math.nan, math.nan]
     if audited.groupings:
-        labels = audited.groupings[0].codes
-        gaps = [coverage_gap(y, bounds, labels, coverage=audited.coverage, weighted=each) for each in (False, True)]
+        first = (y, bounds, audited.groupings[0].codes)
+        gaps = [metrics.coverage_gap(*first, coverage=audited.coverage, weighted=each) for each in (False, True)]
     return {
         "n": float(len(y)),
         "coverage": float(audited.rows.covered.mean()),
@@ -273,12 +253,12 @@ def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> 
         "median_width": float(np.median(width)),
         **{f"finite_width_{name.lower()}": float(widths[name]) for name in widths.index[:-2]},
         "n_infinite": float(widths["n_infinite"]),
-        "interval_score": interval_score(y, bounds, coverage=audited.coverage),
+        "interval_score": metrics.interval_score(y, bounds, coverage=audited.coverage),
         "coverage_gap": gaps[0],
         "weighted_coverage_gap": gaps[1],
         "size_stratified_coverage": float(strata["coverage"].min()),
-        "coverage_width_correlation": coverage_width_correlation(y, bounds),
-        "hsic": hsic(y, bounds),
+        "coverage_width_correlation": metrics.coverage_width_correlation(y, bounds),
+        "hsic": metrics.hsic(y, bounds),
         "worst_slab_coverage": math.nan if slab is None else slab.coverage,
         "worst_slab_lower": math.nan if slab is None else slab.interval[0],
         "worst_slab_upper": math.nan if slab is None else slab.interval[1],
@@ -295,7 +275,7 @@ def _risk_numbers(audited: Audited, seed: int, wanted: bool) -> dict[str, float]
         most = int(np.clip(CELLS_FOR_RISK // audited.X.shape[1], FEWEST_FOR_RISK, MOST_FOR_RISK))
         rows = np.sort(np.random.default_rng(seed).permutation(n)[:most])
         y, bounds, X = audited.rows.y[rows], audited.intervals[rows], audited.X.iloc[rows]
-        risk = excess_risk(y, bounds, X, coverage=audited.coverage, random_state=seed)
+        risk = metrics.excess_risk(y, bounds, X, coverage=audited.coverage, random_state=seed)
     values = {f"excess_risk_{form}": float(risk["value"][form]) for form in forms}
     return values | {f"excess_risk_{form}_error": float(risk["standard_error"][form]) for form in forms}
 
@@ -312,7 +292,7 @@ def _worst_slab(audited: Audited, seed: int) -> WorstSlab | None:
     if max(n_values) < 2:
         return None
     y, bounds = audited.rows.y, audited.intervals
-    return worst_slab_coverage(y, bounds, X, n_directions=N_DIRECTIONS, random_state=seed)
+    return metrics.worst_slab_coverage(y, bounds, X, n_directions=N_DIRECTIONS, random_state=seed)
 
 
 # -- Regions ---------------------------------------------------------------------------------------------

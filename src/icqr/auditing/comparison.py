@@ -18,9 +18,8 @@ from icqr.auditing.findings import (
     ERROR_RATE,
     OVER,
     UNDER,
-    as_html,
-    as_json,
-    as_markdown,
+    Contents,
+    Written,
     holm,
     percent,
     plain,
@@ -42,7 +41,7 @@ LESS, MORE, UNCLEAR = "less", "more", "no clear difference"
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Written):
     """What :func:`compare` found.
 
     Attributes
@@ -84,17 +83,9 @@ class Comparison:
             "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
         }
 
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON; infinity is the text "Infinity"."""
-        return as_json(self.to_dict())
-
-    def to_markdown(self) -> str:
-        """Return findings and both tables as Markdown, with everything from data escaped."""
-        return as_markdown("", self.findings, self.table.reset_index(), self.differences)
-
-    def _repr_html_(self) -> str:
-        title = f"Methods compared with {self.reference}"
-        return as_html(title, self.findings[0], self.findings[1:], self.table.reset_index(), self.differences)
+    def _contents(self) -> Contents:
+        tables = [self.table.reset_index(), self.differences]
+        return Contents(f"Methods compared with {self.reference}", self.findings[0], self.findings[1:], tables)
 
     def __str__(self) -> str:
         return "\n".join(self.findings)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -265,15 +265,39 @@ def as_json(value: Any) -> str:
     return json.dumps(plain(value, name_infinity=True), ensure_ascii=False, allow_nan=False)
 
 
-def as_markdown(summary: str, findings: Iterable[str], *tables: pd.DataFrame, note: str = "") -> str:
-    """Return summary, findings, tables that have rows and a note as Markdown, with everything from data escaped."""
-    parts = [f"**{markdown(summary)}**" if summary else "", "\n".join(f"- {markdown(text)}" for text in findings)]
-    parts += [Sheet.from_frame(table).to_markdown() for table in tables if len(table)]
-    return "\n\n".join(part for part in [*parts, markdown(note)] if part)
+class Written:
+    """The written forms that what `audit`, `compare` and `plan` return has in common."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python values; NaN becomes None."""
+        raise NotImplementedError
+
+    def _contents(self) -> Contents:
+        raise NotImplementedError
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON; infinity is the text "Infinity"."""
+        return as_json(self.to_dict())
+
+    def to_markdown(self) -> str:
+        """Return summary, findings and tables as Markdown, with everything from data escaped."""
+        _, summary, findings, tables, note = self._contents()
+        parts = [f"**{markdown(summary)}**", "\n".join(f"- {markdown(text)}" for text in findings)]
+        parts += [Sheet.from_frame(table).to_markdown() for table in tables if len(table)]
+        return "\n\n".join(part for part in [*parts, markdown(note)] if part)
+
+    def _repr_html_(self) -> str:
+        title, summary, findings, tables, _ = self._contents()
+        items = "".join(f"<li>{escape(text)}</li>" for text in findings)
+        body = "".join(Sheet.from_frame(table).to_html() for table in tables if len(table))
+        return f"<h3>{escape(title)}</h3><p><strong>{escape(summary)}</strong></p><ul>{items}</ul>{body}"
 
 
-def as_html(title: str, summary: str, findings: Iterable[str], *tables: pd.DataFrame) -> str:
-    """Return a heading, the summary, a list of findings and tables as HTML, with everything from data escaped."""
-    items = "".join(f"<li>{escape(text)}</li>" for text in findings)
-    body = "".join(Sheet.from_frame(table).to_html() for table in tables)
-    return f"<h3>{escape(title)}</h3><p><strong>{escape(summary)}</strong></p><ul>{items}</ul>{body}"
+class Contents(NamedTuple):
+    """What there is to read, in this order; a note comes last and is left out of notebooks."""
+
+    title: str
+    summary: str
+    findings: Sequence[str]
+    tables: Sequence[pd.DataFrame]
+    note: str = ""

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from icqr._tables import FloatArray
-from icqr.auditing.findings import as_html, as_json, as_markdown, percent, plain, promise
+from icqr.auditing.findings import Contents, Written, percent, plain, promise
 from icqr.calibration import check_coverage, conformal_rank, rows_needed
 from icqr.metrics.checks import check_share
 
@@ -21,7 +21,7 @@ SIZES = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Written):
     """What :func:`plan` says.
 
     Attributes
@@ -37,8 +37,6 @@ class Plan:
     table : DataFrame
         A row per number of rows in a group: `rank`, `promised` on average over calibrations, `band_lower`,
         `band_upper`; NaN where rows are too few for a finite interval.
-    sentence : str
-        The answer in words.
     """
 
     coverage: float
@@ -50,7 +48,29 @@ class Plan:
     precision: float | None
     rows_needed: int | None
     table: pd.DataFrame
-    sentence: str
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        sentences, least = [], f"{rows_needed(self.coverage):,}"
+        if self.rows_per_group is not None:
+            rows = f"{self.rows_per_group} calibration row{'' if self.rows_per_group == 1 else 's'}"
+            subject = rows if self.n_groups == 1 else f"Each of {self.n_groups:,} groups with {rows}"
+            if self.band is None:
+                sentences.append(f"{subject}: too few for a finite interval, which needs {least}.")
+            else:
+                low, high = map(percent, self.band)
+                sentences.append(
+                    f"{subject}: {promise(self.coverage)} promised; the true coverage is between {low} and {high} in "
+                    f"{promise(self.confidence)} of calibrations."
+                )
+        if self.precision is not None and self.rows_needed is not None:
+            total = "" if self.n_groups == 1 else f" in each group, {self.rows_needed * self.n_groups:,} in all,"
+            reach = f"To stay within {100 * self.precision:.4g} points of it"
+            sentences.append(f"{reach}, {self.rows_needed:,} calibration rows{total} are needed.")
+        if not sentences:
+            return f"{promise(self.coverage)} needs at least {least} calibration rows in each group; see the table."
+        return " ".join(sentences)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table."""
@@ -58,18 +78,11 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; NaN becomes None."""
-        return {name: plain(value) for name, value in vars(self).items()}
+        contents: dict[str, Any] = plain({**vars(self), "sentence": self.sentence})
+        return contents
 
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON."""
-        return as_json(self.to_dict())
-
-    def to_markdown(self) -> str:
-        """Return sentence and table as Markdown."""
-        return as_markdown(self.sentence, (), self.table)
-
-    def _repr_html_(self) -> str:
-        return as_html("Calibration plan", self.sentence, (), self.table)
+    def _contents(self) -> Contents:
+        return Contents("Calibration plan", self.sentence, (), [self.table])
 
     def __str__(self) -> str:
         return self.sentence
@@ -133,8 +146,7 @@ def plan(
     if each is not None and each >= rows_needed(level):
         place = int(np.searchsorted(n, each))
         band = float(low[place]), float(high[place])
-    sentence = _sentence(level, share, groups, each, band, reach, needed)
-    return Plan(level, share, groups, total, each, band, reach, needed, table, sentence)
+    return Plan(level, share, groups, total, each, band, reach, needed, table)
 
 
 def _whole_number(name: str, value: Any, least: int) -> int:
@@ -184,32 +196,3 @@ def smallest_size(coverage: float, precision: float, confidence: float) -> int:
             return int(n[outside][-1]) + 1
         end = int(n[0])
     return 1
-
-
-def _sentence(
-    coverage: float,
-    confidence: float,
-    n_groups: int,
-    each: int | None,
-    band: tuple[float, float] | None,
-    precision: float | None,
-    needed: int | None,
-) -> str:
-    sentences, least = [], f"{rows_needed(coverage):,}"
-    if each is not None:
-        rows = f"{each} calibration row{'' if each == 1 else 's'}"
-        subject = rows if n_groups == 1 else f"Each of {n_groups:,} groups with {rows}"
-        if band is None:
-            sentences.append(f"{subject}: too few for a finite interval, which needs {least}.")
-        else:
-            sentences.append(
-                f"{subject}: {promise(coverage)} promised; the true coverage is between {percent(band[0])} and "
-                f"{percent(band[1])} in {promise(confidence)} of calibrations."
-            )
-    if precision is not None and needed is not None:
-        total = "" if n_groups == 1 else f" in each group, {needed * n_groups:,} in all,"
-        reach = f"To stay within {100 * precision:.4g} points of it"
-        sentences.append(f"{reach}, {needed:,} calibration rows{total} are needed.")
-    if not sentences:
-        return f"{promise(coverage)} needs at least {least} calibration rows in each group; see the table."
-    return " ".join(sentences)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -107,7 +107,7 @@ def find_regions(columns: Sequence[Column], values: FloatArray, covered: BoolArr
     'hour ≤ 6'
     """
     candidates = []
-    for region in (*_simple_regions(columns, values), *_tree_regions(columns, values, covered)):
+    for region in _proposed(columns, values, covered):
         mask = region.mask(values)
         score = _z(mask, covered, coverage) * 0.9 ** (len(region.rule) - 1)
         if not mask.all():  # which would be all rows
@@ -159,35 +159,40 @@ def _says_new(mask: BoolArray, better: BoolArray, covered: BoolArray) -> bool:
 # -- Candidates ------------------------------------------------------------------------------------------
 
 
-def _simple_regions(columns: Sequence[Column], values: FloatArray) -> Iterator[Region]:
-    """Propose the frequent values of each column, equally large bins of its numbers, and its missing values."""
+def _proposed(columns: Sequence[Column], values: FloatArray, covered: BoolArray) -> list[Region]:
+    """Propose bins of numbers, frequent values and missing values of each column; then what a tree makes of them."""
+    regions = []
+    splits: list[_Cuts | Equals] = []  # the questions that the tree may ask
     for place, column in enumerate(columns):
-        known = _known(values[:, place])
-        if column.levels is not None:
-            yield from (Region((Equals(place, level),), "category") for level in _frequent_levels(known))
-        else:
+        known = np.sort(values[~np.isnan(values[:, place]), place])
+        if column.levels is None:
+            cuts = _cuts(known)
             kind = column.name if column.name.startswith("interval ") else "feature bin"
-            yield from (Region((condition,), kind) for condition in _bins(place, known))
+            regions += [Region((condition,), kind) for condition in _bins(place, known, cuts)]
+            splits += [_Cuts(place, cuts)] if len(cuts) else []
+        else:
+            levels = [Equals(place, level) for level in _frequent_levels(known)]
+            regions += [Region((condition,), "category") for condition in levels]
+            splits += levels[:1] if len(column.levels) == 2 else levels  # one of two values says it all
         if len(known) < len(values):
-            yield Region((Equals(place, math.nan),), "missing values")
-
-
-def _known(column: FloatArray) -> FloatArray:
-    return np.sort(column[~np.isnan(column)])
+            missing = Equals(place, math.nan)
+            regions.append(Region((missing,), "missing values"))
+            splits.append(missing)
+    return regions + _tree_regions(columns, values, covered, splits)
 
 
 def _frequent_levels(known: FloatArray) -> list[float]:
+    """Return the levels with enough rows, the most frequent first."""
     levels, counts = np.unique(known, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:MOST_LEVELS]
     return [float(levels[i]) for i in order if counts[i] >= FEWEST_ROWS]
 
 
-def _bins(place: int, known: FloatArray) -> Rule:
+def _bins(place: int, known: FloatArray, cuts: FloatArray) -> Rule:
     """Return equally large bins of sorted values; of a column with few values, a condition for each."""
     distinct = np.unique(known)
     if len(distinct) <= 2 * N_BINS:
         return tuple(Equals(place, float(value)) for value in distinct) if len(distinct) > 1 else ()
-    cuts = _cuts(known)
     ends = known[np.arange(1, N_BINS) * len(known) // N_BINS - 1]
     edges = np.unique(cuts[np.minimum(np.searchsorted(cuts, ends), len(cuts) - 1)])
     return tuple(Within(place, low, up) for low, up in zip([-math.inf, *edges], [*edges, math.inf], strict=True))
@@ -205,60 +210,46 @@ def _cuts(known: FloatArray) -> FloatArray:
     return np.array([cut_between(low, up, whole, digits=2) for low, up in zip(ends, following, strict=True)])
 
 
-class _Split(NamedTuple):
-    """A column of the tree's matrix: codes of a column between its cuts or, without cuts, whether it has a value."""
+class _Cuts(NamedTuple):
+    """The question between which of its cuts a column is."""
 
     place: int
     cuts: FloatArray
-    value: float = math.nan
-
-    def codes(self, values: FloatArray) -> FloatArray:
-        if not len(self.cuts):
-            return Equals(self.place, self.value).mask(values).astype(float)
-        # A missing value goes with the median; where that matters, the column "is missing" tells them apart.
-        column = values[:, self.place]
-        return np.searchsorted(self.cuts, np.where(np.isnan(column), np.nanmedian(column), column)).astype(float)
-
-    def condition(self, code: int, larger: bool, two: bool) -> Within | Equals:
-        """Return the condition that the code is larger, or not; a column with `two` values then has the other one."""
-        if len(self.cuts):
-            cut = float(self.cuts[code])
-            return Within(self.place, cut, math.inf) if larger else Within(self.place, -math.inf, cut)
-        if not larger and two and not math.isnan(self.value):
-            return Equals(self.place, 1.0 - self.value)
-        return Equals(self.place, self.value, negated=not larger)
 
 
-def _tree_regions(columns: Sequence[Column], values: FloatArray, covered: BoolArray) -> list[Region]:
+def _tree_regions(
+    columns: Sequence[Column], values: FloatArray, covered: BoolArray, splits: Sequence[_Cuts | Equals]
+) -> list[Region]:
     """Propose the nodes of a tree of depth 3 that tells covered rows from missed ones, and parts of their paths."""
-    splits = [split for place, column in enumerate(columns) for split in _splits(place, column, values[:, place])]
     if not splits or covered.all() or not covered.any():
         return []
-    matrix = np.column_stack([split.codes(values) for split in splits])
+
+    def codes(split: _Cuts | Equals) -> FloatArray:
+        if isinstance(split, Equals):
+            return split.mask(values).astype(float)
+        # A missing value goes with the median; where that matters, the column "is missing" tells them apart.
+        column = values[:, split.place]
+        return np.searchsorted(split.cuts, np.where(np.isnan(column), np.nanmedian(column), column)).astype(float)
+
+    def condition(feature: int, code: int, larger: bool) -> Within | Equals:
+        split = splits[feature]
+        if isinstance(split, _Cuts):
+            cut = float(split.cuts[code])
+            return Within(split.place, cut, math.inf) if larger else Within(split.place, -math.inf, cut)
+        levels, column = columns[split.place].levels or (), values[:, split.place]
+        if not larger and len(levels) == 2 and not np.isnan(column).any():
+            return Equals(split.place, 1.0 - split.value)  # the other of two values
+        return split._replace(negated=not larger)
+
+    matrix = np.column_stack([codes(split) for split in splits])
     smallest = max(FEWEST_ROWS, len(covered) // 50)
     tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=smallest, random_state=0).fit(matrix, covered)
-
-    two = [len(column.levels or ()) == 2 and not np.isnan(values[:, j]).any() for j, column in enumerate(columns)]
     parts: dict[Rule, None] = {}
     for path in tree_paths(tree):
-        conditions = [splits[f].condition(code, larger, two[splits[f].place]) for f, code, larger in path]
-        rule = simplified(sorted(conditions, key=lambda condition: isinstance(condition, Equals)))
+        rule = simplified(sorted((condition(*step) for step in path), key=lambda each: isinstance(each, Equals)))
         # A greedy tree may come to a rule by a detour, so parts of a path are candidates too.
         parts |= dict.fromkeys(part for size in range(1, len(rule) + 1) for part in combinations(rule, size))
     return [Region(part, "tree leaf") for part in parts]
-
-
-def _splits(place: int, column: Column, values: FloatArray) -> Iterator[_Split]:
-    known = _known(values)
-    if column.levels is None:
-        cuts = _cuts(known)
-        if len(cuts):
-            yield _Split(place, cuts)
-    else:
-        levels = _frequent_levels(known)[: 1 if len(column.levels) == 2 else None]  # one of two values says it all
-        yield from (_Split(place, np.empty(0), level) for level in levels)
-    if len(known) < len(values):
-        yield _Split(place, np.empty(0))
 
 
 # -- The worst slab --------------------------------------------------------------------------------------
