@@ -51,7 +51,7 @@ def path(tmp_path_factory: Any) -> Path:
     X = pd.DataFrame({HOSTILE: rng.random(1500), "kind": rng.choice(CATEGORIES, 1500), "c": rng.random(1500)})
     noise = rng.normal(size=1500) * (1 + 3 * X[HOSTILE])
     y = pd.Series(5 * X[HOSTILE] + 3 * (X["kind"] == CATEGORIES[0]) + noise, name=f"y {HOSTILE}")
-    small, train, test = LGBMRegressor(n_estimators=15, n_jobs=1), slice(0, 1000), slice(1000, None)
+    small, train, test = LGBMRegressor(n_estimators=15, n_jobs=1, random_state=0), slice(0, 1000), slice(1000, None)
     models: dict[str, Any] = {
         "CQR": CQR(small, random_state=0).fit(X[train], y[train]),
         HOSTILE: ICQR(small, partition=KMeansPartition(choose=6), random_state=0).fit(X[train], y[train]),

@@ -37,6 +37,12 @@ def found(models: dict[str, Any], rows: tuple[Any, Any]) -> Audit:
     return audit(rows[1], models["ICQR"], rows[0], with_excess_risk=False)
 
 
+@pytest.fixture(scope="module")
+def compared(models: dict[str, Any], rows: tuple[Any, Any]) -> dict[str, Any]:
+    """The summary of four models and their rows."""
+    return summarize(models, *rows)
+
+
 class Page(HTMLParser):
     """Collects tags, attributes and identifiers of a page."""
 
@@ -83,11 +89,12 @@ def test_the_summary_is_what_model_and_audit_say(models: dict[str, Any], rows: t
     assert {"icqr", "python", "scikit-learn"} <= summary["computed"]["versions"].keys()
 
 
-def test_coverage_by_group_is_that_of_the_models_groups(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
-    (X, y), model = rows, models["ICQR"]
-    groups = summarize(models, X, y)["coverage_by_group"]
+def test_coverage_by_group_is_that_of_the_models_groups(
+    models: dict[str, Any], rows: tuple[Any, Any], compared: dict[str, Any]
+) -> None:
+    (X, y), groups = rows, compared["coverage_by_group"]
     assert [one["group"] for one in groups] == [0, 1, 2]
-    label = model.explain(X)["group"].to_numpy()
+    label = models["ICQR"].assign(X)
     for one in groups:
         inside = label == one["group"]
         assert one["n"] == inside.sum()
@@ -98,8 +105,8 @@ def test_coverage_by_group_is_that_of_the_models_groups(models: dict[str, Any], 
             assert measured["mean_width"] == pytest.approx(np.mean(high - low))
 
 
-def test_a_comparison_says_who_falls_short(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
-    summary = summarize(models, *rows)
+def test_a_comparison_says_who_falls_short(models: dict[str, Any], compared: dict[str, Any]) -> None:
+    summary = compared
     said = summary["verdict"]["sentence"]
     for one in summary["methods"]:
         assert f"{one['undercovers'] or 'none'} of {one['regions']} with {one['method']}" in said
@@ -115,16 +122,6 @@ def test_a_comparison_of_few_rows_looks_at_no_regions(models: dict[str, Any], ro
     X, y = rows
     said = summarize({name: models[name] for name in ("QR", "CQR")}, X[:12], y[:12])["verdict"]["sentence"]
     assert said.endswith("; no regions were looked at.")
-
-
-@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
-def test_rows_may_have_another_form_than_the_training_rows(named: bool, tmp_path: Path) -> None:
-    X, y = make_heteroscedastic(400, random_state=0, return_X_y=True)
-    forms = [X.to_numpy(), X]
-    model = ICQR(SMALL, random_state=0).fit(forms[named], y)
-    same, other = (written(tmp_path, model, form, y) for form in (forms[named], forms[not named]))
-    assert same.count("<svg") == other.count("<svg") > 3
 
 
 def test_only_models_are_said_not_to_have_seen_the_rows(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
@@ -350,14 +347,18 @@ def test_a_bound_on_one_side(side: str, tmp_path: Path) -> None:
     assert stored["groups"][0][f"offset_{'upper' if side == 'lower' else 'lower'}"] is None
 
 
-def test_arrays_instead_of_tables(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trained_on_arrays", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
+def test_arrays_and_tables(trained_on_arrays: bool, tmp_path: Path) -> None:
     X, y = make_heteroscedastic(600, n_features=2, random_state=0, return_X_y=True)
-    X, y = X.to_numpy(), y.to_numpy()
-    model = ICQR(SMALL, partition=KMeansPartition(choose=2), random_state=0).fit(X[:400], y[:400])
-    found = audit(y[400:], model, X[400:], with_excess_risk=False)
-    page = written(tmp_path, found, X[400:], y[400:], methods=model)
-    assert len(re.findall("<figure ", page)) == 7
-    assert "<h1>Prediction intervals</h1>" in page
+    table, array, target = X[400:], X[400:].to_numpy(), y[400:].to_numpy()
+    model = ICQR(SMALL, partition=KMeansPartition(choose=2), random_state=0)
+    model.fit(X[:400].to_numpy() if trained_on_arrays else X[:400], y[:400])
+    found = audit(target, model, table, with_excess_risk=False)
+    for rows in (array, table):  # rows may have another form than the training rows
+        page = written(tmp_path, found, rows, target, methods=model)
+        assert len(re.findall("<figure ", page)) == 7
+        assert "<h1>Prediction intervals</h1>" in page
 
 
 # -- The page --------------------------------------------------------------------------------------------
@@ -365,7 +366,9 @@ def test_arrays_instead_of_tables(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def page(models: dict[str, Any], rows: tuple[Any, Any], tmp_path_factory: Any) -> str:
-    return written(tmp_path_factory.mktemp("page"), models, *rows, about={"file": "a <b>.csv", "rows": 1500})
+    found = compare(models, *rows, with_excess_risk=False)
+    about = {"file": "a <b>.csv", "rows": 1500}
+    return written(tmp_path_factory.mktemp("page"), found, *rows, methods=models, about=about)
 
 
 def test_the_page_is_whole_and_by_itself(page: str) -> None:
@@ -414,13 +417,11 @@ def test_all_groups_can_be_highlighted(page: str) -> None:
             assert f'class="group-{group}"' in figure[0]
 
 
-def test_the_embedded_numbers_are_those_of_the_file(
-    models: dict[str, Any], rows: tuple[Any, Any], tmp_path: Path
-) -> None:
-    page = written(tmp_path, models["CQR"], *rows, json_path=tmp_path / "numbers.json")
+def test_the_embedded_numbers_are_those_of_the_file(checked: tuple[dict[str, Any], str]) -> None:
+    summary, page = checked
     embedded = re.search(r'<script type="application/json" id="summary">(.*?)</script>', page, flags=re.DOTALL)
     assert embedded is not None
-    assert json.loads(embedded[1]) == json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))
+    assert json.loads(embedded[1]) == summary
 
 
 def test_everything_from_data_is_escaped(tmp_path: Path) -> None:
