@@ -108,13 +108,13 @@ def _learn_scaling(matrix: FloatArray, positions: IntArray, weight: FloatArray) 
 class Clustering:
     """A clustering of rows.
 
-    `sigma` is the paper's σ_k. Clusters without rows are left out; `found` are the clusterer's labels of the others.
+    `sigma` is the paper's σ_k. Clusters without rows are left out; `cells` are the clusterer's labels of the others.
     """
 
     labels: IntArray
     centroids: FloatArray
     sigma: float
-    found: IntArray
+    cells: IntArray
     clusterer: Any = None
     silhouette: float = -math.inf
 
@@ -155,16 +155,16 @@ def from_scratch(Z: FloatArray, k: int, clusterer: Any, random_state: Seed) -> C
     clustering = _clustering(Z, labels)
     if isinstance(model, KMeans | MiniBatchKMeans):
         # Their `predict` is the nearest centroid too, but by matrix products; see `nearest_centroid`.
-        clustering.centroids = model.cluster_centers_[clustering.found]
+        clustering.centroids = model.cluster_centers_[clustering.cells]
     else:
         clustering.clusterer = model
     return clustering
 
 
-def _clustering(Z: FloatArray, cells: Any) -> Clustering:
-    found, labels = np.unique(cells, return_inverse=True)
-    means = np.stack([Z[labels == cell].mean(axis=0) for cell in range(len(found))])
-    return Clustering(labels, means, explained_variance(Z, labels, means), found)
+def _clustering(Z: FloatArray, cell_of: Any) -> Clustering:
+    cells, labels = np.unique(cell_of, return_inverse=True)
+    means = np.stack([Z[labels == label].mean(axis=0) for label in range(len(cells))])
+    return Clustering(labels, means, explained_variance(Z, labels, means), cells)
 
 
 def explained_variance(Z: FloatArray, labels: IntArray, centroids: FloatArray) -> float:

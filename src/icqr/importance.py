@@ -109,6 +109,17 @@ class PermutationImportance(BaseEstimator):
     ) -> pd.DataFrame:
         """Compute the importances.
 
+        Parameters
+        ----------
+        model : fitted quantile model
+            A `QuantileModel`, or anything with `levels_` and ``predict(X)`` that returns (n, levels) quantiles.
+        X, y : table and array
+            The rows on which columns are permuted.
+        random_state : int, optional
+            Seed of the samples and permutations.
+        n_jobs : int, optional
+            Columns permuted at the same time, in threads; the result is the same.
+
         Returns
         -------
         DataFrame

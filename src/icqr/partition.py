@@ -194,7 +194,7 @@ class KMeansPartition(BaseEstimator):
 
         self.path_ = pd.DataFrame([clustering.summary for clustering in path])
         self.k_ = len(chosen.centroids)
-        self.clusterer_, self.found_ = chosen.clusterer, chosen.found
+        self.clusterer_, self.cells_ = chosen.clusterer, chosen.cells
         self.centroids_ = chosen.centroids
         self.group_of_: IntArray = np.arange(self.k_)
         self.counts_ = np.bincount(chosen.labels)
@@ -278,8 +278,8 @@ class KMeansPartition(BaseEstimator):
         if self.clusterer_ is None:
             return nearest_centroid(Z, self.centroids_)
         # Some clusterers have a rule of their own; a cell without training rows is none of our groups.
-        cells = pd.Index(self.found_).get_indexer(self.clusterer_.predict(Z))
-        return np.where(cells < 0, nearest_centroid(Z, self.centroids_), cells)
+        labels = pd.Index(self.cells_).get_indexer(self.clusterer_.predict(Z))
+        return np.where(labels < 0, nearest_centroid(Z, self.centroids_), labels)
 
     def merge_small(self, n_calibration: int, needed: int) -> None:
         """Merge the smallest group into the nearest, while it would too probably get fewer than `needed` rows.
