@@ -1,7 +1,7 @@
-"""conformal-tights on the benchmark's splits, beside methods that `icqr.experiments.benchmark` ran on them.
+"""conformal-tights on the benchmark's splits, beside methods that `benchmarks.quality` ran on them.
 
-    pip install "icqr[benchmark]" conformal-tights
-    python benchmarks/against_conformal_tights.py DIR --seeds 5
+    pip install -e ".[benchmark]" conformal-tights
+    python -m benchmarks.against_conformal_tights DIR --seeds 5
 
 It is no method of the benchmark because it takes neither a fitted quantile model nor calibration rows of one's own:
 it fits a point model and quantiles by XGBoost, and draws its calibration rows itself. So here it gets both, the rows
@@ -17,16 +17,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import measuring
 import numpy as np
 import pandas as pd
 from conformal_tights import ConformalCoherentQuantileRegressor
 from threadpoolctl import threadpool_limits
 
-from icqr.experiments.benchmark import read_rows
-from icqr.experiments.benchmark_methods import Outcome
-from icqr.experiments.benchmark_rows import Measures, make_case
-from icqr.experiments.benchmark_settings import REAL, Cell, Settings
+from benchmarks import measuring
+from benchmarks.quality.grid import REAL, Cell, Settings
+from benchmarks.quality.methods import Outcome
+from benchmarks.quality.run import make_case, measures, read_rows
 
 LEVEL, BASE = 0.9, "lightgbm"
 SETTINGS = Settings()
@@ -69,7 +68,7 @@ def tights(data: str, seed: int, kind: str) -> Any:
     """Give the measures of conformal-tights on one split."""
     case = make_case(Cell(data, BASE, LEVEL, seed), SETTINGS)
     everything = numbered(pd.concat([rows.X for rows in (case.train, case.calibration, case.test)]))
-    X, X_test = everything[: -len(case.test)], everything[-len(case.test) :]
+    X, X_test = everything[: -len(case.test.y)], everything[-len(case.test.y) :]
     y = np.concatenate([case.train.y, case.calibration.y])
     estimator = "auto" if kind == "default" else SETTINGS.bases[BASE].make(seed)
     model = ConformalCoherentQuantileRegressor(estimator, random_state=seed)
@@ -79,8 +78,8 @@ def tights(data: str, seed: int, kind: str) -> Any:
         model.fit(X, y)
         intervals = np.asarray(model.predict_interval(X_test, coverage=LEVEL))
         seconds = time.process_time() - start
-        measures = Measures(case).all(Outcome(intervals))
-    return np.array([measures["coverage"], measures["interval_score"], measures["ert"], seconds])
+        row = measures(case, Outcome(intervals))
+    return np.array([row["coverage"], row["interval_score"], row["ert"], seconds])
 
 
 def numbered(X: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Coverage given the features where the quantile model is wrong: linear quantile regression on the paper's four laws.
 
-    python benchmarks/conditional_coverage.py --rows 3000 12000 48000
+    python -m benchmarks.conditional_coverage --rows 3000 12000 48000
 
 The law is known, and so is each interval's true coverage. The table has the mean distance from the coverage asked for:
 of CQR, of ``ICQR(partition="auto")``, and of groups made from the true difficulty, which nobody knows. The best of 2,
@@ -14,14 +14,14 @@ import argparse
 import warnings
 from typing import Any
 
-import measuring
 import numpy as np
 from sklearn.linear_model import QuantileRegressor
 
+from benchmarks import measuring
+from benchmarks.quality.grid import SYNTHETIC
 from icqr import CQR, ICQR, GroupPartition, prefit
 from icqr.calibration import quantile_levels
 from icqr.datasets import Synthetic
-from icqr.experiments.benchmark_settings import SYNTHETIC
 
 COVERAGE = 0.9
 LEVELS = tuple(quantile_levels(COVERAGE, "both"))

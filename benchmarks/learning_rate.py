@@ -1,6 +1,6 @@
 """CQR with eight times the trees at a quarter of the learning rate: what else could be had for the time.
 
-    ICQR_DATA_HOME=DATA python benchmarks/learning_rate.py docs/benchmark/rows.parquet --seeds 2
+    ICQR_DATA_HOME=DATA python -m benchmarks.learning_rate docs/benchmark/rows.parquet --seeds 2
 
 The benchmark's control, "CQR, more trees", keeps the learning rate. Here it is lower, on the same splits (LightGBM,
 coverage 0.9); the other methods' numbers come from the benchmark's rows. Interval scores, relative to CQR's.
@@ -12,14 +12,13 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-import measuring
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks import measuring
+from benchmarks.quality.grid import MORE, REAL, Cell, Settings
+from benchmarks.quality.run import make_case, read_rows
 from icqr import CQR
-from icqr.experiments.benchmark import read_rows
-from icqr.experiments.benchmark_rows import make_case
-from icqr.experiments.benchmark_settings import MORE, REAL, Cell, Settings
 from icqr.metrics import interval_score
 
 LEVEL, BASE, RATE = 0.9, "lightgbm", 0.025

@@ -1,6 +1,6 @@
 """K-means on columns weighted by their importance for the score, in place of their importance for the quantiles.
 
-    ICQR_DATA_HOME=DATA python benchmarks/score_importance.py --seeds 8
+    ICQR_DATA_HOME=DATA python -m benchmarks.score_importance --seeds 8
 
 A regressor of the out-of-fold conformity score (that of `ScorePartition`) is asked which columns it needs, by
 permutation importance, and clusters are made on these weights. All else is as in the benchmark (LightGBM, coverage
@@ -13,16 +13,16 @@ import argparse
 import warnings
 from typing import Any
 
-import measuring
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks import measuring
+from benchmarks.quality.grid import REAL, Cell, Settings
+from benchmarks.quality.methods import Case, Outcome
+from benchmarks.quality.run import make_case, measures
 from icqr import CQR, ICQR, PermutationImportance, ScorePartition
 from icqr.calibration import Conformity
 from icqr.cross_fitting import cross_fit
-from icqr.experiments.benchmark_methods import Case, Outcome
-from icqr.experiments.benchmark_rows import Measures, make_case
-from icqr.experiments.benchmark_settings import REAL, Cell, Settings
 from icqr.quantiles import QuantileModel
 
 LEVEL, BASE = 0.9, "lightgbm"
@@ -53,14 +53,14 @@ def judged(data: str, seed: int) -> list[list[float]]:
         warnings.simplefilter("ignore", UserWarning)  # about clusters that explain little
         case = make_case(Cell(data, BASE, LEVEL, seed), Settings())
         given = {"coverage": LEVEL, "random_state": seed}
-        methods = [CQR(case.shared, **given), ICQR(case.shared, **given)]
-        methods.append(ICQR(case.shared, importance=ScoreImportance(case), **given))
-        held_out, measured = case.calibration, Measures(case)
+        methods = [CQR(case.shared(), **given), ICQR(case.shared(), **given)]
+        methods.append(ICQR(case.shared(), importance=ScoreImportance(case), **given))
+        held_out = case.calibration
         results = []
         for method in methods:
             method.fit(case.train.X, case.train.y, X_calibration=held_out.X, y_calibration=held_out.y)
-            measures = measured.all(Outcome(method.predict_interval(case.test.X)))
-            results.append([measures["interval_score"], measures["ert"], float(method.n_groups_)])
+            row = measures(case, Outcome(method.predict_interval(case.test.X)))
+            results.append([row["interval_score"], row["ert"], float(method.n_groups_)])
     return results
 
 

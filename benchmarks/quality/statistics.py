@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from icqr._tables import FloatArray
+from paper.notebook import Array
 
 
-@dataclass(frozen=True)
-class Paired:
-    """A mean difference over seeds, its standard error, and how sure it is to be beyond a margin.
+class Paired(NamedTuple):
+    """A mean difference over seeds, its standard error and 95 % interval, and how sure it is to be beyond a margin.
 
-    Attributes
-    ----------
-    mean, standard_error : float
-        Of the differences.
-    low, high : float
-        The 95 % confidence interval.
-    p_below, p_above : float
-        One-sided p-values of "not below -margin" and "not above margin".
+    `p_below` and `p_above` are one-sided p-values of "not below -margin" and "not above margin".
     """
 
     mean: float
@@ -36,7 +28,7 @@ class Paired:
 
 
 def corrected_error(differences: ArrayLike, test_share: float) -> float:
-    r"""Give the standard error of a mean over splits of the same rows, by Nadeau and Bengio (2003).
+    r"""Return the standard error of a mean over splits of the same rows, by Nadeau and Bengio (2003).
 
     :math:`\sqrt{(1/J + n_{test}/n_{train})\, s^2}` for J splits, :math:`s^2` the variance over them: splits share rows,
     so that their results are not independent. With ``test_share=0`` it is the usual one.
@@ -53,7 +45,7 @@ def corrected_error(differences: ArrayLike, test_share: float) -> float:
     >>> corrected_error([1.0, 2.0, 3.0], test_share=1 / 3)  # s² = 1, 1/3 + 1/3
     0.816496580927726
     """
-    values = np.asarray(differences, dtype=np.float64)
+    values = np.asarray(differences, dtype=float)
     if len(values) < 2:
         return float("nan")
     return float(np.sqrt((1 / len(values) + test_share) * values.var(ddof=1)))
@@ -70,21 +62,22 @@ def paired(differences: ArrayLike, test_share: float, margin: float = 0.0) -> Pa
     >>> result.mean, round(result.p_below, 4)  # t = (-0.03 + 0.01) / (0.01 √(2/3)), two degrees of freedom
     (-0.03, 0.067)
     """
-    values = np.asarray(differences, dtype=np.float64)
+    values = np.asarray(differences, dtype=float)
     if np.isposinf(values).any():
         return Paired(np.inf, np.nan, np.nan, np.nan, 1.0, 0.0)
     mean, error = float(values.mean()), corrected_error(values, test_share)
-    if not error > 0:  # one split tells nothing of the spread
-        below, above = (float(not beyond) if error == 0 else np.nan for beyond in (mean < -margin, mean > margin))
-        end = mean if error == 0 else np.nan
-        return Paired(mean, error, end, end, below, above)
+    if np.isnan(error):  # one split tells nothing of the spread
+        return Paired(mean, error, np.nan, np.nan, np.nan, np.nan)
+    if error == 0:
+        return Paired(mean, error, mean, mean, float(mean >= -margin), float(mean <= margin))
+
     freedom = len(values) - 1
     half = float(special.stdtrit(freedom, 0.975)) * error
     below, above = (float(special.stdtr(freedom, beyond / error)) for beyond in (mean + margin, margin - mean))
     return Paired(mean, error, mean - half, mean + half, below, above)
 
 
-def holm(p_values: ArrayLike) -> FloatArray:
+def holm(p_values: ArrayLike) -> Array:
     """Adjust p-values for their number by Holm (1979); missing ones stay missing and don't count.
 
     Examples
@@ -92,20 +85,20 @@ def holm(p_values: ArrayLike) -> FloatArray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    given = np.asarray(p_values, dtype=np.float64)
-    adjusted = np.full(len(given), np.nan)
-    order = np.argsort(given)[: int(np.isfinite(given).sum())]
+    values = np.asarray(p_values, dtype=float)
+    adjusted = np.full(len(values), np.nan)
+    order = np.argsort(values)[: int(np.isfinite(values).sum())]
     factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(factors * given[order]), 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * values[order]), 1.0)
     return adjusted
 
 
 def ratio_of_sums(
-    over: Sequence[FloatArray], under: Sequence[FloatArray], n_resamples: int = 2000, seed: int = 0
+    over: Sequence[Array], under: Sequence[Array], n_resamples: int = 2000, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Give a sum over data sets divided by another, each set's value a mean over seeds, with a 95 % bootstrap interval.
+    """Return a sum over data sets divided by another, with a 95 % bootstrap interval; nothing is clipped.
 
-    Both sums are from the same draws (`_weights`). Nothing is clipped.
+    Each data set's value is a mean over seeds. Both sums are from the same draws.
 
     Parameters
     ----------
@@ -117,14 +110,14 @@ def ratio_of_sums(
     >>> ratio_of_sums([np.array([1.0, 3.0]), np.array([2.0])], [np.array([2.0, 6.0]), np.array([4.0])])
     (0.5, 0.5, 0.5)
     """
-    (a, b), (drawn_a, drawn_b) = _sums((over, under), n_resamples, seed)
+    (a, drawn_a), (b, drawn_b) = _sums(over, n_resamples, seed), _sums(under, n_resamples, seed)
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = np.quantile(drawn_a / drawn_b, [0.025, 0.975])
-        return float(a / b), float(low), float(high)
+        return float(np.divide(a, b)), float(low), float(high)
 
 
-def mean_over_sets(values: Sequence[FloatArray], n_resamples: int = 2000, seed: int = 0) -> tuple[float, float, float]:
-    """Give the mean over data sets, each set's value a mean over seeds, with a 95 % bootstrap interval.
+def mean_over_sets(values: Sequence[Array], n_resamples: int = 2000, seed: int = 0) -> tuple[float, float, float]:
+    """Return the mean over data sets, each set's value a mean over seeds, with a 95 % bootstrap interval.
 
     With an infinite value the mean is infinite, and there is no interval.
 
@@ -133,23 +126,24 @@ def mean_over_sets(values: Sequence[FloatArray], n_resamples: int = 2000, seed: 
     >>> mean_over_sets([np.array([1.0, 1.0]), np.array([1.0])])
     (1.0, 1.0, 1.0)
     """
-    if not all(np.isfinite(of_set).all() for of_set in values):
-        return float(np.mean([of_set.mean() for of_set in values])), np.nan, np.nan
-    (total,), (drawn,) = _sums((values,), n_resamples, seed)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(total / len(values)), float(low / len(values)), float(high / len(values))
+    if not all(np.isfinite(by_seed).all() for by_seed in values):
+        return float(np.mean([by_seed.mean() for by_seed in values])), np.nan, np.nan
+    total, drawn = _sums(values, n_resamples, seed)
+    low, high = np.quantile(drawn, [0.025, 0.975]) / len(values)
+    return total / len(values), float(low), float(high)
 
 
-def _sums(quantities: Sequence[Sequence[FloatArray]], n_resamples: int, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Give each quantity's sum over data sets of the means over seeds, and (quantities, draws) of the same."""
-    sizes = [len(values) for values in quantities[0]]
-    values = np.array([np.concatenate(list(quantity)) for quantity in quantities])
-    return values @ np.repeat(1 / np.array(sizes), sizes), values @ _weights(tuple(sizes), n_resamples, seed)
+def _sums(values: Sequence[Array], n_resamples: int, seed: int) -> tuple[float, Array]:
+    """Return the sum over data sets of the means over seeds, and the same of each bootstrap draw."""
+    sizes = [len(by_seed) for by_seed in values]
+    together = np.concatenate(list(values))
+    weights = _weights(tuple(sizes), n_resamples, seed)
+    return float(together @ np.repeat(1 / np.array(sizes), sizes)), together @ weights
 
 
 @lru_cache(maxsize=8)
-def _weights(sizes: tuple[int, ...], n_resamples: int, seed: int) -> FloatArray:
-    """Give (values, draws): how much each data set's values count, one set's after the other's.
+def _weights(sizes: tuple[int, ...], n_resamples: int, seed: int) -> Array:
+    """Return (values, draws): how much each data set's values count, one set's after the other's.
 
     Data sets are drawn with replacement, and in each the seeds. So an interval holds what other sets of this kind, and
     other seeds, might have given.

@@ -5,54 +5,25 @@ Nothing is tuned: the base models have the same settings on all data sets, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from typing import Any, NamedTuple
 
-import pandas as pd
+from icqr import datasets
 
-from icqr._libraries import seeded
-from icqr.datasets import (
-    Synthetic,
-    load_dataset,
-    make_linear_spread,
-    make_radial_spread,
-    make_sine_spread,
-    make_sum_spread,
-)
-from icqr.experiments.extras import need
-
-REAL = (
-    "bike",
-    "protein",
-    "california",
-    "kc_house",
-    "diamonds",
-    "blog",
-    "concrete",
-    "star",
-    "communities",
-    "boston",
-)
+REAL = ("bike", "protein", "california", "kc_house", "diamonds", "blog", "concrete", "star", "communities", "boston")
 #: Rows of these are drawn anew for each seed; their law is known.
 SYNTHETIC = {
-    "linear_spread": make_linear_spread,
-    "sine_spread": make_sine_spread,
-    "radial_spread": make_radial_spread,
-    "sum_spread": make_sum_spread,
+    "linear_spread": datasets.make_linear_spread,
+    "sine_spread": datasets.make_sine_spread,
+    "radial_spread": datasets.make_radial_spread,
+    "sum_spread": datasets.make_sum_spread,
 }
 DATA = (*REAL, *SYNTHETIC)
 #: The control in which CQR's base model has more trees (or epochs), and the one in which it is a mean of models.
 MORE = "CQR, more trees"
 AVERAGED = "CQR, five averaged"
-
-
-def load(data: str, seed: int, synthetic_rows: int) -> tuple[pd.DataFrame, pd.Series[Any], Synthetic | None]:
-    """Give a data set's features, its target and, if it is drawn, its law."""
-    if data not in SYNTHETIC:
-        return *load_dataset(data), None
-    drawn = SYNTHETIC[data](synthetic_rows, random_state=seed)
-    return drawn.X, drawn.y, drawn
 
 
 @dataclass(frozen=True)
@@ -86,11 +57,12 @@ class Base:
     times: int = 1
 
     def make(self, seed: int) -> Any:
-        """Give the estimator, not fitted."""
-        return seeded(getattr(need(self.module, "benchmark"), self.kind)(**self.settings), seed)
+        """Return the estimator, not fitted."""
+        model = getattr(import_module(self.module), self.kind)(**self.settings)
+        return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
     def with_more_effort(self) -> Base:
-        """Give the control's model."""
+        """Return the control's model."""
         assert self.effort is not None
         return replace(self, settings={**self.settings, self.effort: self.times * self.settings[self.effort]})
 
@@ -146,7 +118,7 @@ class Settings:
     most_rows: Mapping[str, int] = field(default_factory=lambda: {"MAPIE conditional": 6000})
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all of it in a form that can be stored and compared."""
+        """Return all of it in a form that can be stored and compared."""
         return asdict(self)
 
 
@@ -163,7 +135,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its file.
+        """The name of its file.
 
         Examples
         --------
@@ -174,53 +146,43 @@ class Cell(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A part of the grid; with a `delay`, it is done later than others."""
+    """A part of the grid."""
 
     data: tuple[str, ...]
     bases: tuple[str, ...]
     levels: tuple[float, ...]
     seeds: int
-    delay: int = 1
 
 
-#: What takes long, and what no method is judged on, is done later: a run that is stopped has more of all else.
-_DELAYS = {"blog": 4, "protein": 2, "diamonds": 2, "histgb": 2, **dict.fromkeys(SYNTHETIC, 2)}
 #: Bounds are fitted at the levels of each coverage.
 PLANS = (
     Plan(DATA, ("histgb", "lightgbm"), (0.9,), 20),
-    Plan(DATA, ("histgb", "lightgbm"), (0.8, 0.95), 5, delay=2),
+    Plan(DATA, ("histgb", "lightgbm"), (0.8, 0.95), 5),
     Plan(("boston", "bike", "concrete"), ("network",), (0.9,), 5),
     Plan(tuple(SYNTHETIC), ("linear",), (0.9,), 20),
 )
 
 
 def cells(
-    data: Iterable[str] = DATA,
-    levels: Iterable[float] | None = None,
+    data: Collection[str] = DATA,
+    levels: Collection[float] | None = None,
     seeds: int | None = None,
-    bases: Iterable[str] = tuple(BASES),
+    bases: Collection[str] = tuple(BASES),
 ) -> list[Cell]:
-    """Give the cells of the grid, all or some.
-
-    They come in an order in which a run that is stopped has the first seeds of all data sets; but fewer of what takes
-    long (`_DELAYS`), and of other coverages than 0.9.
+    """Return the cells of the grid, all or some; a run that is stopped has the first seeds of all of them.
 
     Examples
     --------
     >>> [cell.name for cell in cells(["boston"], levels=[0.8], seeds=1)]
-    ['boston-lightgbm-0.8-00', 'boston-histgb-0.8-00']
+    ['boston-histgb-0.8-00', 'boston-lightgbm-0.8-00']
     """
-    data, bases, asked = set(data), set(bases), None if levels is None else set(levels)
     chosen = [
-        (
-            plan.delay * _DELAYS.get(name, 1) * _DELAYS.get(base, 1) * (seed + 1) / plan.seeds,
-            Cell(name, base, level, seed),
-        )
+        Cell(name, base, level, seed)
         for plan in PLANS
         for name in plan.data
         for base in plan.bases
         for level in plan.levels
         for seed in range(plan.seeds if seeds is None else min(seeds, plan.seeds))
-        if name in data and base in bases and (asked is None or level in asked)
+        if name in data and base in bases and (levels is None or level in levels)
     ]
-    return [cell for _, cell in sorted(chosen, key=lambda pair: pair[0])]
+    return sorted(chosen, key=lambda cell: cell.seed)

@@ -1,9 +1,8 @@
-"""The benchmark: its statistics by hand, its cells on few rows, and its tables from rows that are made up."""
+"""The quality benchmark: its statistics by hand, its cells on few rows, and its tables from rows that are made up."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -15,19 +14,17 @@ import pytest
 from joblib import parallel_config
 from scipy import stats
 
-pytest.importorskip("pyarrow", reason='the benchmark needs pip install "icqr[benchmark]"')
-pytest.importorskip("matplotlib", reason='the benchmark needs pip install "icqr[benchmark]"')
+pytest.importorskip("pyarrow", reason="the benchmark needs pip install -e .[benchmark]")
+pytest.importorskip("matplotlib", reason="the benchmark needs pip install -e .[benchmark]")
 
-from icqr import CQR, ICQR
-from icqr.experiments import benchmark, benchmark_page, benchmark_rows, benchmark_tables
-from icqr.experiments.benchmark_methods import METHODS, Outcome, split
-from icqr.experiments.benchmark_peers import PEERS
-from icqr.experiments.benchmark_rows import FLOOR, KEY, Measures, make_case, run_cell
-from icqr.experiments.benchmark_settings import BASES, MORE, PLANS, SYNTHETIC, Base, Cell, Settings, cells
-from icqr.experiments.benchmark_statistics import corrected_error, holm, mean_over_sets, paired, ratio_of_sums
-from icqr.experiments.shared_fits import Fits, FoldMean, Shared, SharedResiduals
-from icqr.partition import ScorePartition
-from icqr.quantiles import ResidualQuantiles
+from benchmarks.quality import run, tables
+from benchmarks.quality.grid import BASES, MORE, PLANS, Base, Cell, Settings, cells
+from benchmarks.quality.methods import METHODS, PEERS, Outcome, split
+from benchmarks.quality.models import Fits, FoldMean, Shared, SharedResiduals
+from benchmarks.quality.run import drawn_covered, make_case, measures, methods_of, run_cell
+from benchmarks.quality.statistics import corrected_error, holm, mean_over_sets, paired, ratio_of_sums
+from benchmarks.quality.tables import FLOOR
+from icqr import CQR, ICQR, QuantileModel, ResidualQuantiles, ScorePartition
 
 SMALL = Base(
     "sklearn.ensemble",
@@ -39,22 +36,28 @@ SMALL = Base(
 TINY = Settings(bases={"histgb": SMALL}, synthetic_rows=480, first_seeds={"ICQR printed": 1, "ICQR notebook": 1})
 CELLS = [Cell("sine_spread", "histgb", 0.9, seed) for seed in (0, 1)]
 SECONDS = ["base_seconds", "own_seconds", "cell_seconds"]
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("benchmark")
-    benchmark.run(CELLS, out, TINY)
+    run.run(CELLS, out, TINY)
     return out
 
 
 @pytest.fixture(scope="module")
 def rows(tiny: Path) -> pd.DataFrame:
-    return benchmark.read_rows(tiny / "rows.parquet")
+    return run.read_rows(tiny / "rows.parquet")
 
 
 def of(rows: pd.DataFrame, method: str) -> pd.DataFrame:
     return rows[rows["method"] == method].reset_index(drop=True)
+
+
+def same_results(out: Path, rows: pd.DataFrame) -> None:
+    again = run.read_rows(out / "rows.parquet")
+    pd.testing.assert_frame_equal(again.drop(columns=SECONDS), rows.drop(columns=SECONDS))
 
 
 # -- Statistics ------------------------------------------------------------------------------------------------------
@@ -146,29 +149,15 @@ def test_negative_sums_are_not_clipped() -> None:
 def test_the_grid_is_what_was_planned() -> None:
     everything = cells()
     assert len(everything) == len(set(everything)) == 14 * 2 * (20 + 5 + 5) + 3 * 5 + 4 * 20
+    assert [cell.seed for cell in everything] == sorted(cell.seed for cell in everything)
     assert {cell.base for cell in everything if cell.data == "star"} == {"histgb", "lightgbm"}
     assert len(cells(["bike"], bases=["network"])) == 5
     assert cells(["bike"], levels=[0.95], seeds=2, bases=["lightgbm"]) == [
         Cell("bike", "lightgbm", 0.95, 0),
         Cell("bike", "lightgbm", 0.95, 1),
     ]
-
-
-def test_a_stopped_run_has_the_first_seeds_of_all_and_fewer_of_what_takes_long() -> None:
-    third = cells()[:310]
-    done = {key: [cell.seed for cell in third if cell[:3] == key] for key in {cell[:3] for cell in cells()}}
-    assert all(seeds == list(range(len(seeds))) for seeds in done.values())
-    assert {len(done[name, "lightgbm", 0.9]) for name in ("boston", "bike")} == {16}
-    assert {len(done[name, "lightgbm", 0.9]) for name in ("protein", "diamonds", "sine_spread")} == {8}
-    assert len(done["boston", "histgb", 0.9]) == len(done["protein", "lightgbm", 0.9])
-    assert len(done["blog", "lightgbm", 0.9]) == 4
-    assert len(done["boston", "lightgbm", 0.8]) == 1
-
-
-def test_limits_are_for_methods_that_there_are() -> None:
     settings = Settings()
-    assert {*settings.first_seeds, *settings.most_rows} <= {*METHODS, *PEERS}
-    assert set(benchmark_tables.REFERENCES) <= {*METHODS, *PEERS}
+    assert {*settings.first_seeds, *settings.most_rows, *tables.REFERENCES} <= {*METHODS, *PEERS}
     assert {base for plan in PLANS for base in plan.bases} == set(settings.bases)
 
 
@@ -188,54 +177,56 @@ def test_every_base_model_can_be_made_for_a_seed() -> None:
 
 def test_a_shared_model_gives_what_its_own_fit_gives() -> None:
     case = make_case(CELLS[0], TINY)
-    fits = Fits(len(case.train))
-    held_out = {"X_calibration": case.calibration.X, "y_calibration": case.calibration.y}
-    for partition in (None, ScorePartition(2), "auto"):
-        given: dict[str, Any] = {"coverage": 0.8, "partition": partition, "random_state": 3}
-        shared = ICQR(Shared(SMALL.make(0), fits), **given).fit(case.train.X, case.train.y, **held_out)
-        plain = ICQR(SMALL.make(0), **given).fit(case.train.X, case.train.y, **held_out)
-        np.testing.assert_array_equal(shared.predict_interval(case.test.X), plain.predict_interval(case.test.X))
-    residual = [
-        ICQR(bounds, 0.8, partition="auto", random_state=3).fit(case.train.X, case.train.y, **held_out)
-        for bounds in (SharedResiduals(SMALL.make(0), fits), ResidualQuantiles(SMALL.make(0)))
+    fits, plain = Fits(len(case.train.y)), SMALL.make(0)
+    pairs: list[tuple[Any, Any, Any]] = [
+        (Shared(QuantileModel(plain), fits), plain, partition) for partition in (None, ScorePartition(2), "auto")
     ]
-    np.testing.assert_array_equal(*(model.predict_interval(case.test.X) for model in residual))
+    pairs.append((SharedResiduals(plain, fits), ResidualQuantiles(plain), "auto"))
+    for shared, own, partition in pairs:
+        intervals = [
+            ICQR(bounds, 0.8, partition=partition, random_state=3)
+            .fit(*case.train, X_calibration=case.calibration.X, y_calibration=case.calibration.y)
+            .predict_interval(case.test.X)
+            for bounds in (shared, own)
+        ]
+        np.testing.assert_array_equal(*intervals)
 
 
 def test_models_are_fitted_once_and_their_seconds_are_owed() -> None:
     case = make_case(CELLS[0], TINY)
-    fits, (X, y) = Fits(len(case.train)), (case.train.X, case.train.y)
-    model = Shared(SMALL.make(0), fits).fit(X, y)
+    fits, (X, y), model = Fits(len(case.train.y)), case.train, QuantileModel(SMALL.make(0))
+    fitted = Shared(model, fits).fit(X, y).model_
     first = fits.whole
     assert first > 0
     assert fits.saved == 0
     fits.start()
-    again = Shared(SMALL.make(0), fits).fit(X, y)
-    assert again.model_ is model.model_
+    again = Shared(model, fits).fit(X, y)
+    assert again.model_ is fitted
     assert fits.saved == fits.whole == first
     again.fit(X, y)
     assert fits.saved == first  # a method pays once
     fits.start()
-    assert Shared(SMALL.make(1), fits).fit(X, y).model_ is not model.model_
-    assert Shared(SMALL.make(0), fits, (0.1, 0.5, 0.9)).fit(X, y).model_ is not model.model_
-    assert Shared(SMALL.make(0), fits).fit(X[:90], y[:90]).model_ is not model.model_
+    assert Shared(QuantileModel(SMALL.make(1)), fits).fit(X, y).model_ is not fitted
+    assert Shared(model, fits, (0.1, 0.5, 0.9)).fit(X, y).model_ is not fitted
+    assert Shared(model, fits).fit(X[:90], y[:90]).model_ is not fitted
     assert fits.saved == 0
 
 
 def test_the_mean_of_five_is_their_mean() -> None:
     case = make_case(CELLS[0], TINY)
-    mean = FoldMean(SMALL.make(0), Fits(240), (0.1, 0.5, 0.9), random_state=0).fit(case.train.X, case.train.y)
+    mean = FoldMean(SMALL.make(0), seed=0).fit(*case.train, levels=(0.1, 0.5, 0.9))
     assert len(mean.models_) == 5
-    each = [model.predict(case.test.X) for model in mean.models_]
-    np.testing.assert_allclose(mean.predict_quantiles(case.test.X), np.mean(each, axis=0))
-    np.testing.assert_allclose(mean.predict(case.test.X), np.mean(each, axis=0)[:, 1])
-    fitted = CQR(mean, 0.8).fit(case.train.X, case.train.y, case.calibration.X, case.calibration.y)
-    np.testing.assert_allclose(fitted.predict_quantiles(case.test.X), np.mean(each, axis=0))
+    expected = np.mean([model.predict(case.test.X) for model in mean.models_], axis=0)
+    np.testing.assert_allclose(mean.predict(case.test.X), expected)
+    shared = Shared(FoldMean(SMALL.make(0), seed=0), Fits(240))
+    model = CQR(shared, 0.8, random_state=0).fit(*case.train, case.calibration.X, case.calibration.y)
+    np.testing.assert_allclose(model.predict_quantiles(case.test.X), expected)
+    np.testing.assert_allclose(model.predict(case.test.X), expected[:, 1])
 
 
 def test_rows_are_split_in_a_half_and_two_quarters() -> None:
     parts = split(pd.DataFrame({"x": np.arange(100)}), np.arange(100.0), seed=1)
-    assert [len(part) for part in parts] == [50, 25, 25]
+    assert [len(part.y) for part in parts] == [50, 25, 25]
     assert sorted(np.concatenate([part.y for part in parts])) == list(range(100))
     assert not np.array_equal(parts[0].y, split(np.zeros((100, 1)), np.arange(100.0), seed=2)[0].y)
 
@@ -244,8 +235,8 @@ def test_rows_are_split_in_a_half_and_two_quarters() -> None:
 
 
 def test_every_method_has_a_row_with_all_measures(rows: pd.DataFrame) -> None:
-    assert list(rows.columns) == list(benchmark_rows.COLUMNS)
-    assert not rows.duplicated(KEY).any()
+    assert list(rows.columns) == list(run.COLUMNS)
+    assert not rows.duplicated(run.KEY).any()
     seeds = rows.groupby("method")["seed"].apply(list).to_dict()
     once = {"ICQR printed", "ICQR notebook"}
     assert seeds == {name: [0] if name in once else [0, 1] for name in (*METHODS, *PEERS, FLOOR)}
@@ -258,9 +249,9 @@ def test_every_method_has_a_row_with_all_measures(rows: pd.DataFrame) -> None:
 
 
 def test_packages_agree_where_they_do_the_same(rows: pd.DataFrame) -> None:
-    cqr, measures = of(rows, "CQR"), ["coverage", "mean_width", "interval_score", "ert", "worst_slab"]
+    cqr, names = of(rows, "CQR"), ["coverage", "mean_width", "interval_score", "ert", "worst_slab"]
     for peer in ("MAPIE symmetric", "puncc CQR"):
-        np.testing.assert_allclose(of(rows, peer)[measures], cqr[measures], rtol=1e-9)
+        np.testing.assert_allclose(of(rows, peer)[names], cqr[names], rtol=1e-9)
     one_offset = ("CQR", "MAPIE symmetric", "puncc CQR", "crepes normalized")
     np.testing.assert_allclose(rows.loc[rows["method"].isin(one_offset), "promised"], 109 / 121)  # ceil(121 · 0.9)
     np.testing.assert_allclose(of(rows, "MAPIE")["promised"], 2 * 115 / 121 - 1)  # ceil(121 · 0.95), each side
@@ -270,8 +261,7 @@ def test_packages_agree_where_they_do_the_same(rows: pd.DataFrame) -> None:
 
 def test_methods_on_the_same_model_owe_the_same_fit(rows: pd.DataFrame) -> None:
     own = {"CQR, residual", "ICQR, residual, auto", MORE, "CQR, five averaged", FLOOR}
-    for _, cell in rows[~rows["method"].isin(own)].groupby("seed"):
-        assert cell["base_seconds"].nunique() == 1
+    assert rows[~rows["method"].isin(own)].groupby("seed")["base_seconds"].nunique().eq(1).all()
     residual = rows[rows["method"].str.contains("residual")]
     assert residual.groupby("seed")["base_seconds"].nunique().eq(1).all()
     assert (rows["own_seconds"].dropna() > 0).all()
@@ -285,33 +275,46 @@ def test_a_stopped_run_goes_on_and_jobs_don_t_matter(tiny: Path, rows: pd.DataFr
         shutil.copy(tiny / "cells" / name, folder)
     done = folder / f"{CELLS[0].name}.parquet"
     kept = done.stat().st_mtime_ns
-    benchmark.run(CELLS, tmp_path, TINY, n_jobs=2)
+    run.run(CELLS, tmp_path, TINY, n_jobs=2)
     assert done.stat().st_mtime_ns == kept
-    again = benchmark.read_rows(tmp_path / "rows.parquet")
-    pd.testing.assert_frame_equal(again.drop(columns=SECONDS), rows.drop(columns=SECONDS))
+    same_results(tmp_path, rows)
     assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.slow
+def test_cells_run_on_a_cluster_with_the_same_results(rows: pd.DataFrame, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason='a cluster needs pip install "icqr[dask]"')
+    with (
+        distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=":0"),
+        parallel_config(backend="dask"),
+    ):
+        run.run(CELLS, tmp_path, TINY)
+    same_results(tmp_path, rows)
 
 
 def test_rows_alone_are_enough_to_go_on(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(tiny / "rows.parquet", tmp_path)
     with pytest.raises(ValueError, match="synthetic_rows = 480, not 500"):
-        benchmark.run(CELLS, tmp_path, dataclasses.replace(TINY, synthetic_rows=500))
-    monkeypatch.setattr(benchmark, "run_cell", None)  # no cell may run again
-    benchmark.run(CELLS, tmp_path, TINY)
+        run.run(CELLS, tmp_path, dataclasses.replace(TINY, synthetic_rows=500))
+    monkeypatch.setattr(run, "run_cell", None)  # no cell may run again
+    run.run(CELLS, tmp_path, TINY)
     assert (tmp_path / "rows.parquet").read_bytes() == (tiny / "rows.parquet").read_bytes()
 
 
-def test_other_settings_are_refused(tiny: Path) -> None:
-    with pytest.raises(ValueError, match="synthetic_rows = 480, not 4000"):
-        benchmark.run(CELLS, tiny)
+def test_the_stored_rows_can_be_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(DOCS / "benchmark" / "rows.parquet", tmp_path)
+    monkeypatch.setattr(run, "run_cell", None)  # no cell may run again
+    monkeypatch.setattr(run, "write_results", lambda out: out / "rows.parquet")
+    run.run(cells(), tmp_path)
+    assert len(list((tmp_path / "cells").glob("*.parquet"))) == len(cells()) == 935
 
 
 def test_tables_and_figures_come_from_rows_alone(tiny: Path, tmp_path: Path) -> None:
     names = sorted(file.name for file in (tiny / "tables").iterdir())
-    stems = [*benchmark_tables.REFERENCES.values(), "sets", "measures", "coverage", "truth", "hours"]
+    stems = [*tables.REFERENCES.values(), "sets", "measures", "coverage", "truth", "hours"]
     assert names == sorted(f"{stem}.{kind}" for stem in stems for kind in ("csv", "md", "tex"))
     shutil.copy(tiny / "rows.parquet", tmp_path)
-    assert benchmark.main(["--out", str(tmp_path), "--tables-only"]) == 0
+    assert run.main(["--out", str(tmp_path), "--tables-only"]) == 0
     assert {file.name: file.read_bytes() for file in (tmp_path / "tables").iterdir()} == {
         name: (tiny / "tables" / name).read_bytes() for name in names
     }
@@ -322,11 +325,11 @@ def test_tables_and_figures_come_from_rows_alone(tiny: Path, tmp_path: Path) -> 
 def test_a_missing_package_is_a_stated_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("crepes", "crepes.extras"):
         monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
-    monkeypatch.setattr(benchmark_rows, "METHODS", {"CQR": METHODS["CQR"]})
+    monkeypatch.setattr(run, "METHODS", {"CQR": METHODS["CQR"]})
     rows = pd.DataFrame(run_cell(CELLS[0], TINY)[1])
-    gaps = benchmark_tables.gaps_table(rows)
+    gaps = tables.gaps_table(rows)
     assert gaps["method"].tolist() == ["crepes normalized", "crepes Mondrian"]
-    assert gaps["notes"].str.contains(r'no result: .*pip install "icqr\[benchmark\]"').all()
+    assert gaps["notes"].str.contains("no result: .*crepes").all()
     assert rows.loc[rows["method"] == "MAPIE", "coverage"].notna().all()
 
 
@@ -334,7 +337,7 @@ def test_an_error_of_our_own_method_is_no_gap(monkeypatch: pytest.MonkeyPatch) -
     def broken(case: Any) -> Outcome:
         raise ValueError("of our own")
 
-    monkeypatch.setattr(benchmark_rows, "METHODS", {"CQR": broken})
+    monkeypatch.setattr(run, "METHODS", {"CQR": broken})
     with pytest.raises(ValueError, match="of our own"):
         run_cell(CELLS[0], TINY)
 
@@ -345,19 +348,19 @@ def test_text_and_missing_values_reach_every_method(monkeypatch: pytest.MonkeyPa
     X = pd.DataFrame({"x": rng.uniform(size=400), "city": rng.choice(["Bern", "Genf"], 400), "z": rng.normal(size=400)})
     X.loc[::7, "z"] = np.nan
     y = X["x"] * rng.normal(size=400) + (X["city"] == "Bern")
-    monkeypatch.setattr(benchmark_rows, "_load", lambda *_: (X, y, None))
-    found = pd.DataFrame(run_cell(Cell("concrete", "histgb", 0.8, 0), TINY)[1])
-    assert found["ert"].notna().all()
-    assert found["drawn"].eq(0).all()
+    monkeypatch.setattr(run, "load", lambda *_: (X, y, None))
+    rows = pd.DataFrame(run_cell(Cell("concrete", "histgb", 0.8, 0), TINY)[1])
+    assert rows["ert"].notna().all()
+    assert rows["drawn"].eq(0).all()
 
 
 def test_a_method_is_left_out_where_it_takes_too_long() -> None:
     limited = Settings(bases={"histgb": SMALL}, synthetic_rows=480, most_rows={"MAPIE conditional": 100})
-    assert "MAPIE conditional" not in benchmark_rows._names(CELLS[0], make_case(CELLS[0], limited))
+    assert "MAPIE conditional" not in methods_of(CELLS[0], make_case(CELLS[0], limited))
     other = CELLS[0]._replace(level=0.8)
-    assert "ICQR printed" not in benchmark_rows._names(other, make_case(other, TINY))
+    assert "ICQR printed" not in methods_of(other, make_case(other, TINY))
     linear = Settings(bases={"linear": BASES["linear"]}, synthetic_rows=480)
-    assert MORE not in benchmark_rows._names(CELLS[0], make_case(CELLS[0]._replace(base="linear"), linear))
+    assert MORE not in methods_of(CELLS[0], make_case(CELLS[0]._replace(base="linear"), linear))
 
 
 # -- Measures --------------------------------------------------------------------------------------------------------
@@ -365,28 +368,27 @@ def test_a_method_is_left_out_where_it_takes_too_long() -> None:
 
 def test_inverted_and_infinite_intervals_are_counted() -> None:
     case = make_case(CELLS[0], TINY)
-    y = case.test.y
-    bounds = np.column_stack([y - 1, y + 1])
+    bounds = np.column_stack([case.test.y - 1, case.test.y + 1])
     bounds[:30] = bounds[:30, ::-1]
     bounds[30:36, 0] = -np.inf
     with pytest.warns(UserWarning, match="6 of 120 intervals are infinite"):
-        found = Measures(case).all(Outcome(bounds))
-    assert (found["inverted"], found["infinite"], found["coverage"]) == (30 / 120, 6 / 120, 1.0)
-    assert found["mean_width"] == np.inf
+        row = measures(case, Outcome(bounds))
+    assert (row["inverted"], row["infinite"], row["coverage"]) == (30 / 120, 6 / 120, 1.0)
+    assert row["mean_width"] == np.inf
 
 
-def test_the_oracle_s_gap_is_zero_and_a_draw_of_its_own_holds_as_asked() -> None:
+def test_the_oracle_s_gap_is_zero_and_a_draw_of_its_own_holds_as_requested() -> None:
     cell = Cell("sine_spread", "histgb", 0.9, 0)
     case = make_case(cell, Settings(bases={"histgb": SMALL}, synthetic_rows=8000))
     assert case.truth is not None
-    oracle = Measures(case).all(Outcome(case.truth.quantile(case.test.X, [0.05, 0.95])))
+    oracle = measures(case, Outcome(case.truth.quantile(case.test.X, [0.05, 0.95])))
     assert oracle["true_gap"] == pytest.approx(0, abs=1e-9)
     assert abs(oracle["coverage"] - 0.9) < 4 * np.sqrt(0.09 / 2000)
-    drawn = benchmark_rows.drawn_covered(case, cell)
-    inside = (drawn[:, 0] <= case.test.y) & (case.test.y <= drawn[:, 1])
-    assert abs(inside.mean() - 0.9) < 4 * np.sqrt(0.09 / 2000)
-    assert abs(Measures(case).conditional(drawn)["ert"]) < 0.02
-    other = benchmark_rows.drawn_covered(case, cell._replace(data="radial_spread"))
+    drawn = drawn_covered(case, cell)
+    floor = measures(case, Outcome(drawn))
+    assert abs(floor["coverage"] - 0.9) < 4 * np.sqrt(0.09 / 2000)
+    assert abs(floor["ert"]) < 0.02
+    other = drawn_covered(case, cell._replace(data="radial_spread"))
     assert np.isclose((drawn == other).all(axis=1).mean(), 0.82, atol=0.05)  # 0.9² + 0.1²: drawn apart
 
 
@@ -404,7 +406,7 @@ def made_up(scores: dict[str, dict[str, list[float]]], **columns: Any) -> pd.Dat
         for data, values in sets.items()
         for seed, score in enumerate(values)
     ]
-    return pd.DataFrame(found).reindex(columns=list(benchmark_rows.COLUMNS))
+    return pd.DataFrame(found).reindex(columns=list(run.COLUMNS))
 
 
 TWO_SETS = made_up(
@@ -418,12 +420,12 @@ TWO_SETS = made_up(
 
 
 def test_wins_losses_and_ratios_by_hand() -> None:
-    summary = benchmark_tables.summary_table(TWO_SETS).set_index("method")
+    summary = tables.summary_table(TWO_SETS).set_index("method")
     assert summary["score"].to_dict() == pytest.approx({"CQR": 1, "half": 0.5, "same": 1, "double": 2}, rel=1e-3)
     assert summary["ert"].to_dict() == pytest.approx({"CQR": 1, "half": 0.5, "same": 1, "double": 2}, rel=1e-3)
     assert (summary["score_low"] <= summary["score"]).all()
     assert (summary["score"] <= summary["score_high"]).all()
-    parts = benchmark_tables.summary_table(TWO_SETS.assign(ert_under=0.3 * TWO_SETS["ert"], ert_over=0.1))
+    parts = tables.summary_table(TWO_SETS.assign(ert_under=0.3 * TWO_SETS["ert"], ert_over=0.1))
     assert parts.set_index("method").loc["half", "ert_under"] == pytest.approx(0.15, rel=1e-3)
     assert parts.set_index("method").loc["half", "ert_over"] == pytest.approx(0.1 / 0.55)  # CQR has (1 + 0.1) / 2
     assert summary["better"].to_dict() == {"CQR": 0, "half": 2, "same": 0, "double": 0}
@@ -436,7 +438,7 @@ def test_wins_losses_and_ratios_by_hand() -> None:
 
 
 def test_a_set_s_interval_and_p_value_by_hand() -> None:
-    table = benchmark_tables.sets_table(TWO_SETS)
+    table = tables.sets_table(TWO_SETS)
     found = table[(table["method"] == "half") & (table["data"] == "bike")].iloc[0]
     logs = np.log([0.5, 0.505, 0.495])
     error = np.sqrt((1 / 3 + 25 / 75) * logs.var(ddof=1))
@@ -449,55 +451,44 @@ def test_a_set_s_interval_and_p_value_by_hand() -> None:
     assert found["p_ert_worse"] == pytest.approx(1)
 
 
-def test_rows_drawn_anew_need_no_correction() -> None:
-    assert benchmark_tables.share_of_test_rows(TWO_SETS) == pytest.approx(1 / 3)
-    assert benchmark_tables.share_of_test_rows(TWO_SETS.assign(drawn=1)) == 0
-    kinds = benchmark_tables.with_kind(pd.DataFrame({"data": ["bike", *SYNTHETIC]}))["kind"]
-    assert kinds.tolist() == ["real", *["synthetic"] * 4]
+def test_seeds_with_rows_of_their_own_need_no_correction() -> None:
+    found = tables.sets_table(TWO_SETS.assign(drawn=1)).query("method == 'half' and data == 'bike'").iloc[0]
+    assert found["kind"] == "synthetic"
+    logs = np.log([0.5, 0.505, 0.495])
+    half = stats.t(2).ppf(0.975) * logs.std(ddof=1) / np.sqrt(3)
+    assert found["score_low"] == pytest.approx(np.exp(logs.mean() - half))
 
 
 def test_methods_are_compared_on_the_seeds_they_have() -> None:
     few = made_up({"CQR": {"bike": [10.0, 20.0, 40.0]}, "slow": {"bike": [5.0]}})
-    summary = benchmark_tables.summary_table(few).set_index("method")
+    summary = tables.summary_table(few).set_index("method")
     assert summary.loc["slow", "score"] == pytest.approx(0.5)
-    assert benchmark_tables.summary_table(few, "MAPIE").empty
-    found = benchmark_tables.summary_table(few, "slow").set_index("method").loc["CQR"]
+    assert tables.summary_table(few, "MAPIE").empty
+    found = tables.summary_table(few, "slow").set_index("method").loc["CQR"]
     assert found["seeds"] == 1
     assert np.isnan(found["coverage_minus_promise"])  # one seed has no error, and the other two are not compared
 
 
 def test_coverage_in_standard_errors() -> None:
     rows = made_up({"CQR": {"bike": [1.0, 1.0, 1.0]}}).assign(coverage=[0.9, 0.92, 0.94])
-    found = benchmark_tables.coverage_table(rows).iloc[0]
+    found = tables.coverage_table(rows).iloc[0]
     error = 0.02 / np.sqrt(3)  # splits are drawn independently
     assert found[["difference", "standard_error", "in_errors"]].tolist() == pytest.approx([0.02, error, 0.02 / error])
 
 
 def test_hours_count_each_cell_once() -> None:
-    assert benchmark_tables.hours_table(TWO_SETS)["hours"].tolist() == [1.5, 1.5]  # three seeds of half an hour
+    assert tables.hours_table(TWO_SETS)["hours"].tolist() == [1.5, 1.5]  # three seeds of half an hour
 
 
 @pytest.mark.slow
-def test_the_page_s_tables_are_those_of_its_rows() -> None:
-    docs = Path(__file__).parents[1] / "docs"
-    page = (docs / "benchmark.md").read_text(encoding="utf-8")
-    assert set(re.findall("<!-- table: (.*) -->", page)) == set(benchmark_page.TABLES)
-    assert benchmark_page.fill(page, benchmark.read_rows(docs / "benchmark" / "rows.parquet")) == page
-
-
-def test_a_page_is_written_anew_from_the_rows_beside_it(tiny: Path, tmp_path: Path) -> None:
-    page, folder = tmp_path / "page.md", tmp_path / "benchmark"
-    folder.mkdir()
-    shutil.copy(tiny / "rows.parquet", folder)
-    page.write_text("Before.\n\n<!-- table: seeds -->\n\n| old |\n| --- |\n| 1 |\n\nAfter.\n", encoding="utf-8")
-    assert benchmark_page.main([str(page)]) == 0
-    written = page.read_text(encoding="utf-8")
-    assert written.startswith("Before.\n\n<!-- table: seeds -->\n\n| data |")
-    assert written.endswith("|\n\nAfter.\n")
-    assert "old" not in written
-    page.write_text("<!-- table: sedes -->\n", encoding="utf-8")
-    assert benchmark_page.main([str(page)]) == 1
-    assert page.read_text(encoding="utf-8") == "<!-- table: sedes -->\n"
+def test_the_page_s_numbers_are_those_of_its_rows() -> None:
+    rows = run.read_rows(DOCS / "benchmark" / "rows.parquet")
+    page = (DOCS / "benchmark.md").read_text(encoding="utf-8")
+    for base, level in (("lightgbm", 0.9), ("histgb", 0.9)):
+        here = rows[(rows["base"] == base) & (rows["level"] == level) & (rows["drawn"] == 0)]
+        shown = tables.readable(tables.summary_table(here)).drop(columns=["base", "level", "kind", "true distance"])
+        for row in shown.astype(str).to_numpy().tolist():
+            assert f"| {' | '.join(row)} |\n" in page
 
 
 # -- The command -----------------------------------------------------------------------------------------------------
@@ -506,30 +497,19 @@ def test_a_page_is_written_anew_from_the_rows_beside_it(tiny: Path, tmp_path: Pa
 def test_the_command_explains_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as ended:
-        benchmark.main(["--help"])
+        run.main(["--help"])
     assert not ended.value.code
     shown = capsys.readouterr().out
-    for word in ("--out", "--seeds", "--levels", "--jobs", "--tables-only", "benchmark_settings.py", "kc_house"):
+    for word in ("--out", "--seeds", "--levels", "--jobs", "--tables-only", "grid.py", "kc_house"):
         assert word in shown
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "words"),
     [(["--tables-only"], "has no finished cells"), (["star", "--levels", "0.5"], "there are no such cells")],
 )
 def test_what_can_t_be_done_is_said_in_a_line(
-    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert benchmark.main([*arguments, "--out", str(tmp_path)]) == 1
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_cells_run_on_a_cluster_with_the_same_results(rows: pd.DataFrame, tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason='a cluster needs pip install "icqr[dask]"')
-    from icqr.dask import connect
-
-    with connect(n_workers=2, dashboard_address=":0"), parallel_config(backend="dask"):
-        benchmark.run(CELLS, tmp_path, TINY)
-    again = benchmark.read_rows(tmp_path / "rows.parquet")
-    pd.testing.assert_frame_equal(again.drop(columns=SECONDS), rows.drop(columns=SECONDS))
+    assert run.main([*arguments, "--out", str(tmp_path)]) == 1
+    assert words in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""The paper's tables and figures, run from a clone of the repository: ``python -m paper boston --out DIR``."""
