@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
+from sklearn.model_selection import train_test_split
 
 from icqr import CQR, ICQR, QR, GroupPartition, ResidualQuantiles, calibration
 from icqr.cli import main, options
-from icqr.cli.building import _MODELS, make_model
-from icqr.cli.comparing import Split
+from icqr.cli.models import LIBRARIES, make_model
 from icqr.cli.options import MODELS
 from icqr.metrics import coverage_score, mean_width
 from icqr.persistence import load
@@ -146,7 +146,7 @@ def test_wrong_use_ends_with_2(icqr: Run, arguments: list[str], said: str) -> No
 
 
 def test_choices_are_the_librarys() -> None:
-    assert tuple(_MODELS) == MODELS
+    assert tuple(LIBRARIES) == MODELS
     assert set(options.SMALL_GROUPS) == set(calibration.SMALL_GROUPS)
 
 
@@ -196,8 +196,8 @@ def test_compare(icqr: Run) -> None:
 
 def same_as_the_librarys(shown: list[dict[str, Any]], sales: pd.DataFrame, groups: Any = None, **given: Any) -> None:
     """Check that methods fitted one by one on the same rows come out as those of the command, shared bounds or not."""
-    split = Split.of(sales[["size", "region"]], sales["price"], seed=3)
-    (X, X_cal, X_test), (y, y_cal, y_test) = split.X, split.y
+    X, X_rest, y, y_rest = train_test_split(sales[["size", "region"]], sales["price"], test_size=0.5, random_state=3)
+    X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=3)
     base, given = LGBMRegressor(random_state=3), {"random_state": 3, **given}
     models = [
         QR(base, **given),
@@ -578,7 +578,7 @@ BAD = {
         "is missing in 1 of 3 rows; --drop-missing would leave out 1 rows and keep 2",
     ),
     "all gaps": ("size,price\n1,\n2,\n", "--drop-missing would leave out 2 rows and keep 0"),
-    "no header": ("1,2\n3,4\n", "the first line of a CSV file must be the columns' names"),
+    "no header": ("1,2\n3,4\n", "is a row and not the columns' names, say --no-header"),
     "a typo": ("size,prize\n1,2\n", "there is no column 'price'; columns are 'size', 'prize'; did you mean 'prize'?"),
     "nothing else": ("price\n1\n2\n", "has no column beside the target 'price'"),
     "few rows": ("size,price\n" + "1,2\n2,3\n" * 8, "n_samples="),
@@ -629,7 +629,7 @@ def test_odd_columns_are_noted(icqr: Run) -> None:
 def test_ignored_columns_are_not_read(icqr: Run) -> None:
     write(SALES.assign(id=range(240), day="01/02/2024"), Path("sales.csv"))  # a date that can be read in two ways
     options = ["--target", "price", "--partition", "whole", "--out", "model.icqr"]
-    assert "take the column out of the file" in icqr("fit", "sales.csv", *options).err
+    assert "say how they are written, for example --dates" in icqr("fit", "sales.csv", *options).err
     code, _, err = icqr("fit", "sales.csv", *options, "--ignore", "id", "--ignore", "day")
     assert (code, err) == (0, "")
     assert set(load("model.icqr").columns_) == set(SALES.columns) - {"price"}

@@ -129,7 +129,7 @@ def test_fit_with_groups_and_gaps(icqr: Run, scheduler: str) -> None:
 @pytest.mark.slow
 def test_the_recommended_setting(icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models are fitted here, on a sample if there are more rows; all else is as without the option."""
-    monkeypatch.setattr("icqr.dask.SAMPLE_ROWS", 100)
+    monkeypatch.setattr("icqr.cli.on_dask._SAMPLE_ROWS", 100)
     sales = make_sales(300, 0)
     sales.to_parquet("sales.parquet", row_group_size=100)
     dask = ("--engine", "dask", "--scheduler", scheduler)
@@ -156,7 +156,7 @@ def test_an_audit_of_more_rows_than_are_searched_counts_all(
     Path("checked").mkdir()
     for number in range(4):
         rows[number * 300 : (number + 1) * 300].to_parquet(f"checked/{number}.parquet")
-    monkeypatch.setattr("icqr.cli.on_dask._SEARCHED_ROWS", 400)
+    monkeypatch.setattr("icqr.cli.on_dask._SAMPLE_ROWS", 400)
     done = icqr("audit", "checked/*.parquet", *AUDIT, "--engine", "dask", "--scheduler", scheduler)
     assert done.code == 0, done.err
     held = rows["price"] <= rows["upper"]
@@ -234,7 +234,11 @@ def test_a_pattern_is_one_table_for_the_local_engine_too(icqr: Run) -> None:
     [
         (["fit", "x.parquet", "--out", "m.icqr", "--scheduler", "tcp://a:1"], 2, "--scheduler is for --engine dask"),
         (["fit", "x.parquet", "--out", "m.icqr", "--engine", "dsak"], 2, "got 'dsak'; did you mean 'dask'?"),
-        (["fit", "x", "--out", "m.icqr", "--engine", "dask", "--encoding", "latin-1"], 2, "reads Parquet"),
+        (
+            ["fit", "x", "--out", "m.icqr", "--engine", "dask", "--encoding", "latin-1"],
+            2,
+            "--engine dask reads Parquet",
+        ),
         (["compare", "x.parquet", "--target", "price", "--engine", "dask"], 2, "No such option: --engine"),
         (["inspect", "m.icqr", "--engine", "dask"], 2, "No such option: --engine"),
         (

@@ -252,7 +252,11 @@ def test_without_the_cli_extra(module: str) -> None:
         ("quantile_forest", ["compare", "--model", "forest"], 'needs quantile_forest: pip install "quantile-forest"'),
         ("jinja2", ["compare"], 'the report needs jinja2: pip install "icqr[report]"'),
         ("matplotlib", ["compare"], 'the report needs matplotlib: pip install "icqr[report]"'),
-        ("pyarrow", ["compare", "sales.csv", "--target", "price"], 'needs pyarrow: pip install "icqr[cli]"'),
+        (
+            "pyarrow",
+            ["compare", "sales.csv", "--target", "price"],
+            'reading tables needs pyarrow: pip install "icqr[cli]"',
+        ),
     ],
 )
 def test_without_another_extra(
@@ -265,6 +269,8 @@ def test_without_another_extra(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, module, None)
+    for name in ("reading", "data", "models", "judging"):  # which import pyarrow
+        monkeypatch.delitem(sys.modules, f"icqr.cli.{name}", raising=False)
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     out, err = capsys.readouterr()

@@ -9,10 +9,13 @@ import json
 import lzma
 import os
 import pickle
+import resource
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,8 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icqr.cli.dialect import find_dialect
-from icqr.cli.reading import MOST_COLUMNS, Wish, read_parquet_files, read_table
+from icqr.cli import main
+from icqr.cli.data import UserTable, read_data
+from icqr.cli.options import TextFormat
 
 FRAME = pd.DataFrame(
     {
@@ -36,107 +40,121 @@ FRAME = pd.DataFrame(
 DAYS = [19723.0, 19724.0, 19782.0, 20088.0]
 
 
-def text_of(frame: pd.DataFrame, **options: object) -> str:
+def text_of(frame: pd.DataFrame, **options: Any) -> str:
     return str(frame.to_csv(index=False, **options))
 
 
-def _zipped(content: bytes) -> bytes:
+def zipped(*contents: bytes, name: str = "data{}.csv") -> bytes:
     sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("folder/data.csv", content)
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, content in enumerate(contents):
+            archive.writestr(name.format(number), content)
     return sink.getvalue()
 
 
-WRITERS: dict[str, Callable[[Path], object]] = {
-    "csv": lambda path: path.write_text(text_of(FRAME), encoding="utf-8"),
-    "semicolon, decimal comma": lambda path: path.write_text(text_of(FRAME, sep=";", decimal=","), encoding="utf-8"),
-    "semicolon, decimal point": lambda path: path.write_text(text_of(FRAME, sep=";"), encoding="utf-8"),
-    "tab": lambda path: path.write_text(text_of(FRAME, sep="\t"), encoding="utf-8"),
-    "bar": lambda path: path.write_text(text_of(FRAME, sep="|"), encoding="utf-8"),
-    "byte order mark": lambda path: path.write_text(text_of(FRAME), encoding="utf-8-sig"),
-    "utf-16": lambda path: path.write_text(text_of(FRAME, sep="\t"), encoding="utf-16"),
-    "all quoted": lambda path: path.write_text(text_of(FRAME, quoting=1), encoding="utf-8"),
-    "gzip": lambda path: path.write_bytes(gzip.compress(text_of(FRAME).encode())),
-    "bzip2": lambda path: path.write_bytes(bz2.compress(text_of(FRAME).encode())),
-    "xz": lambda path: path.write_bytes(lzma.compress(text_of(FRAME).encode())),
-    "zip": lambda path: path.write_bytes(_zipped(text_of(FRAME).encode())),
-    "parquet": lambda path: FRAME.to_parquet(path),
-    "parquet in gzip": lambda path: path.write_bytes(gzip.compress(FRAME.to_parquet())),
-    "feather": lambda path: FRAME.to_feather(path),
-    "json lines": lambda path: path.write_text(
-        FRAME.assign(sold=FRAME["sold"].astype(str)).to_json(orient="records", lines=True), encoding="utf-8"
+def zstd(content: bytes) -> bytes:
+    return bytes(pa.compress(content, codec="zstd", asbytes=True))
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UserTable]:
+    """Read bytes or text as a file without an ending: the content decides."""
+    monkeypatch.chdir(tmp_path)
+
+    def read_content(content: bytes | str, written: dict[str, Any] | None = None, **wanted: Any) -> UserTable:
+        Path("data").write_bytes(content.encode() if isinstance(content, str) else content)
+        return read_data("data", TextFormat(**(written or {})), **wanted)
+
+    return read_content
+
+
+Read = Callable[..., UserTable]
+
+# -- Formats ---------------------------------------------------------------------------------------------
+
+CSV = text_of(FRAME).encode()
+FORMATS: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "csv": (CSV, {}),
+    "semicolon, decimal comma": (text_of(FRAME, sep=";", decimal=",").encode(), {"decimal": ","}),
+    "semicolon, decimal point": (text_of(FRAME, sep=";").encode(), {}),
+    "tab": (text_of(FRAME, sep="\t").encode(), {}),
+    "bar": (text_of(FRAME, sep="|").encode(), {}),
+    "byte order mark": (text_of(FRAME).encode("utf-8-sig"), {}),
+    "utf-16": (text_of(FRAME, sep="\t").encode("utf-16"), {}),
+    "utf-32": (text_of(FRAME).encode("utf-32"), {}),
+    "utf-16 without a mark": (text_of(FRAME).encode("utf-16-le"), {"encoding": "utf-16-le"}),
+    "latin-1": (text_of(FRAME).encode("latin-1"), {"encoding": "latin-1"}),
+    "all quoted": (text_of(FRAME, quoting=1).encode(), {}),
+    "windows line ends": (CSV.replace(b"\n", b"\r\n"), {}),
+    "blank lines": (CSV.replace(b"\n", b"\n\n"), {}),
+    "gzip": (gzip.compress(CSV), {}),
+    "bzip2": (bz2.compress(CSV), {}),
+    "xz": (lzma.compress(CSV), {}),
+    "zstd": (zstd(CSV), {}),
+    "zip": (zipped(CSV, name="folder/data.csv"), {}),
+    "parquet": (FRAME.to_parquet(), {}),
+    "parquet in gzip": (gzip.compress(FRAME.to_parquet()), {}),
+    "json lines": (
+        FRAME.assign(sold=FRAME["sold"].astype(str)).to_json(orient="records", lines=True).encode(),
+        {},
     ),
 }
 
 
-@pytest.mark.parametrize("how", WRITERS)
-def test_the_same_table_from_every_format(how: str, tmp_path: Path) -> None:
-    file = tmp_path / "data"  # no ending: the content decides
-    WRITERS[how](file)
-    table = read_table(str(file))
-    expected = FRAME.assign(sold=DAYS)
-    pd.testing.assert_frame_equal(table.frame, expected, check_dtype=False)
+@pytest.mark.parametrize("how", [*FORMATS, "feather"])
+def test_the_same_table_from_every_format(how: str, read: Read) -> None:
+    if how == "feather":
+        FRAME.to_feather("feather")
+        content, written = Path("feather").read_bytes(), {}
+    else:
+        content, written = FORMATS[how]
+    table = read(content, written)
+    pd.testing.assert_frame_equal(table.frame, FRAME.assign(sold=DAYS), check_dtype=False)
     assert table.frame.dtypes[["size", "sold", "price"]].astype(str).tolist() == ["float64"] * 3
     assert table.notes == ["column 'sold' holds dates: they are taken as days since 1970-01-01"]
 
 
-def test_zstd(tmp_path: Path) -> None:
-    file = tmp_path / "data.csv.zst"
-    with pa.CompressedOutputStream(str(file), "zstd") as stream:
-        stream.write(text_of(FRAME).encode())
-    assert len(read_table(str(file)).frame) == 4
-
-
-@pytest.mark.parametrize("how", ["csv", "gzip", "parquet", "feather", "json lines"])
-def test_standard_input_is_told_apart_by_content(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    WRITERS[how](tmp_path / "data")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "data").read_bytes())))
-    table = read_table("-")
+@pytest.mark.parametrize("how", ["csv", "gzip", "parquet", "json lines"])
+def test_standard_input_is_told_apart_by_content(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FORMATS[how][0])))
+    table = read_data("-", TextFormat())
     assert table.name == "standard input"
     assert table.frame["price"].tolist() == FRAME["price"].tolist()
 
 
-def test_a_pipe_that_can_not_be_rewound(tmp_path: Path) -> None:
+def test_a_pipe_that_can_not_be_rewound() -> None:
     read, write = os.pipe()
     with os.fdopen(write, "wb") as stream:
-        stream.write(text_of(FRAME).encode())
-    assert len(read_table(f"/dev/fd/{read}").frame) == 4
+        stream.write(CSV)
+    assert len(read_data(f"/dev/fd/{read}", TextFormat()).frame) == 4
     os.close(read)
 
 
-def test_encoding(tmp_path: Path) -> None:
-    file = tmp_path / "data.csv"
-    file.write_text(text_of(FRAME), encoding="latin-1")
-    with pytest.raises(ValueError, match=r"is not UTF-8 \(line 3, byte 0xe8\); .*--encoding latin-1"):
-        read_table(str(file))
-    assert read_table(str(file), encoding="latin-1").frame["city"][1] == "Genève"
-    with pytest.raises(ValueError, match="--encoding 'latin-x' is not known"):
-        read_table(str(file), encoding="latin-x")
-    file.write_bytes("größe,price\n1,2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"is not UTF-8 \(line 1, byte 0xf6\)"):
-        read_table(str(file))
-
-
 @pytest.mark.parametrize(
-    ("sample", "expected"),
+    ("content", "columns"),
     [
-        ("a,b\n1,2\n", (",", ".")),
-        ("a;b\n1,5;2\n", (";", ",")),
-        ("a;b\n1.5;2\n", (";", ".")),
-        ('"a;x",b\n1,2\n', (",", ".")),
-        ("a\n1\n", (",", ".")),
-        ("a b|c d\n1|2\n", ("|", ".")),
-        ('a,b\n"1,2\n', (",", ".")),
+        ("a,b\n1,2\n", ["a", "b"]),
+        ("a;b\n1.5;2\n", ["a", "b"]),
+        ('"a;x",b\n1,2\n', ["a;x", "b"]),
+        ("a\n1\n", ["a"]),
+        ("a b|c d\n1|2\n", ["a b", "c d"]),
+        ("name,note\nBern,a;b;c\nGenf,d;e;f\n", ["name", "note"]),
     ],
 )
-def test_separator_and_decimal_sign(sample: str, expected: tuple[str, str]) -> None:
-    assert find_dialect(sample) == expected
+def test_the_separator_is_found(content: str, columns: list[str], read: Read) -> None:
+    assert list(read(content).frame) == columns
 
 
-def test_values_as_people_write_them(tmp_path: Path) -> None:
-    file = tmp_path / "data.csv"
-    file.write_text(',a, b,"c, d",e\n0,1,?,"x\ny",NA\n1,n.a.,2.5,z,NA\n2,3,4,,NA\n3,4,5,z,NA\n', encoding="utf-8")
-    table = read_table(str(file))
+def test_without_a_header(read: Read) -> None:
+    table = read("1;x\n2;y\n", {"no_header": True})
+    assert table.frame.to_dict("list") == {"column 1": [1, 2], "column 2": ["x", "y"]}
+
+
+# -- Values ----------------------------------------------------------------------------------------------
+
+
+def test_values_as_people_write_them(read: Read) -> None:
+    table = read(',a, b,"c, d",e\n0,1,?,"x\ny",NA\n1,n.a.,2.5,z,NA\n2,3,4,,NA\n3,4,5,z,NA\n')
     assert list(table.frame.columns) == ["column 1", "a", "b", "c, d", "e"]
     assert table.frame["b"].tolist()[1:] == [2.5, 4.0, 5.0]
     assert table.frame["b"].isna()[0]
@@ -147,19 +165,18 @@ def test_values_as_people_write_them(tmp_path: Path) -> None:
     assert table.notes == ["column 'a' is taken as text: 75% of its values are numbers, but not 'n.a.'"]
 
 
-def test_a_column_is_kept_as_text(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("code,price\n007,1\n010,2\n", encoding="utf-8")
-    assert read_table(str(tmp_path / "data.csv")).frame["code"].tolist() == [7, 10]
-    assert read_table(str(tmp_path / "data.csv"), wish=Wish(text=["code"])).frame["code"].tolist() == ["007", "010"]
-    pd.DataFrame({"code": [7, 10]}).to_parquet(tmp_path / "data.parquet")
-    assert read_table(str(tmp_path / "data.parquet"), wish=Wish(text=["code"])).frame["code"].tolist() == ["7", "10"]
+def test_a_column_is_kept_as_text(read: Read) -> None:
+    assert read("code,price\n007,1\n010,2\n").frame["code"].tolist() == [7, 10]
+    assert read("code,price\n007,1\n010,2\n", as_text=["code"]).frame["code"].tolist() == ["007", "010"]
+    parquet = pd.DataFrame({"code": [7, 10]}).to_parquet()
+    assert read(parquet, as_text=["code"]).frame["code"].tolist() == ["7", "10"]
 
 
-def test_kept_columns_are_as_the_file_has_them(tmp_path: Path) -> None:
+def test_kept_columns_are_as_the_file_has_them(read: Read) -> None:
     lines = ["id;day;flag;long; price;note", "007;2024-03-31;true;12345678901234567890;12,50;NA", "12;n/a;;1;?;x"]
-    (tmp_path / "data.csv").write_text("\n".join(lines), encoding="utf-8")
     keep = ["note", "id", "day", "flag", "long", "price"]
-    table = read_table(str(tmp_path / "data.csv"), wish=Wish(keep=keep, only=["price"]))
+    table = read("\n".join(lines), {"decimal": ","}, keep=keep, only=["price"])
+    assert list(table.kept) == keep
     assert table.kept.astype(object).fillna("").to_dict("list") == {
         "id": ["007", "12"],
         "day": ["2024-03-31", "n/a"],
@@ -173,29 +190,52 @@ def test_kept_columns_are_as_the_file_has_them(tmp_path: Path) -> None:
     assert table.unused == ["id", "day", "flag", "long", "note"]
 
     columns = {"id": [7, 2**62], "day": pd.to_datetime(["2024-03-31", None])}
-    pd.DataFrame(columns, index=[5, 6]).to_parquet(tmp_path / "data.parquet")
-    for read in (read_table, read_parquet_files):
-        kept = read(str(tmp_path / "data.parquet"), wish=Wish(keep=["day", "id"])).kept
+    pd.DataFrame(columns, index=[5, 6]).to_parquet("data.parquet")
+    for name in ("data.parquet", "*.parquet"):
+        kept = read_data(name, TextFormat(), keep=["day", "id"]).kept
         assert kept["id"].tolist() == [7, 2**62]
         assert kept["day"][0] == pd.Timestamp("2024-03-31")
 
 
-def test_columns_that_are_not_wanted_may_be_anything(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("a,day,b,b\n1,05/06/2023,1,2\n", encoding="utf-8")
-    table = read_table(str(tmp_path / "data.csv"), wish=Wish(only=["a"]))
+def test_columns_that_are_not_wanted_may_be_anything(read: Read) -> None:
+    content = "a,day,b,b\n1,05/06/2023,1,2\n"
+    table = read(content, only=["a"])
     assert table.frame.to_dict("list") == {"a": [1]}
     assert table.names == ["a", "day", "b"]
     with pytest.raises(ValueError, match="columns of the same name: 'b'"):
-        read_table(str(tmp_path / "data.csv"), wish=Wish(only=["a"], keep=["b"]))
-    with pytest.raises(ValueError, match="can be read as"):
-        read_table(str(tmp_path / "data.csv"), wish=Wish(only=["a", "day"]))
+        read(content, only=["a"], keep=["b"])
+    with pytest.raises(ValueError, match="say how they are written"):
+        read(content, only=["a", "day"])
+
+
+@pytest.mark.parametrize(
+    ("values", "written", "expected"),
+    [
+        (["12,5", "20", "-3,25"], {"decimal": ","}, [12.5, 20, -3.25]),
+        (["1,250", "906", "12,000,000.5"], {"thousands": ","}, [1250, 906, 12e6 + 0.5]),
+        (["1.250", "906", "1.250,5"], {"thousands": "."}, [1250, 906, 1250.5]),
+        (["1'250", "906", "1'250.5"], {"thousands": "'"}, [1250, 906, 1250.5]),
+        (["1,250", "906"], {"decimal": "."}, ["1,250", "906"]),
+        (["1,250", "x"], {"thousands": ","}, ["1,250", "x"]),
+    ],
+)
+def test_decimal_sign_and_thousands(values: list[str], written: dict[str, Any], expected: list, read: Read) -> None:
+    content = "\n".join(["a;b", *(f'"{value}";1' for value in values)])
+    assert read(content, written).frame["a"].tolist() == expected
+
+
+@pytest.mark.parametrize("value", ["12,5", "1,250", "1'250", "1.250.000", "1,250.5"])
+def test_numbers_that_can_be_read_in_two_ways_are_refused(value: str, read: Read) -> None:
+    with pytest.raises(
+        ValueError, match=r"column 'a' holds numbers like .*; say --decimal , if a comma is the decimal"
+    ):
+        read(f'a;b\n"{value}";1\n20;2\n')
 
 
 @pytest.mark.parametrize(
     ("values", "noted"),
     [
         (["6.139", "906", "1.506", "12.000"], True),
-        (["6,139", "906", "1,506", "12,000"], True),
         (["6.139", "906", "NA", "1.506", "12.000"], True),
         (["6.139", "906", "1.5", "12.000"], False),  # a decimal
         (["6.139", "9.061", "1.506", "12.000"], False),  # three digits throughout, as instruments write
@@ -204,62 +244,60 @@ def test_columns_that_are_not_wanted_may_be_anything(tmp_path: Path) -> None:
         (["6.139", "906", "x", "12.000"], False),
     ],
 )
-def test_a_sign_that_may_separate_thousands_is_noted(values: list[str], noted: bool, tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("\n".join(["a;b", *(f"{one};1" for one in values)]), encoding="utf-8")
-    found = [text for text in read_table(str(tmp_path / "data.csv")).notes if "thousands" in text]
-    expected = f"column 'a': {values[0]!r} is read as 6.139, and '906' as 906. If the sign separates thousands"
-    assert [text.startswith(expected) for text in found] == [True] * noted
-    assert not [text for text in read_table(str(tmp_path / "data.csv"), wish=Wish(only=["b"])).notes if "'a'" in text]
+def test_a_point_that_may_separate_thousands_is_noted(values: list[str], noted: bool, read: Read) -> None:
+    content = "\n".join(["a;b", *(f"{value};1" for value in values)])
+    notes = [text for text in read(content).notes if "thousands" in text]
+    expected = f"column 'a': {values[0]!r} is read as 6.139, and '906' as 906. If the point separates thousands"
+    assert [text.startswith(expected) for text in notes] == [True] * noted
+    assert not [text for text in read(content, only=["b"]).notes if "'a'" in text]
+    assert not [text for text in read(content, {"decimal": "."}).notes if "thousands" in text]
+
+
+# -- Dates -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("dates", "days", "said"),
+    ("dates", "written", "days"),
     [
-        (["31.01.2024", "01.02.2024"], [19753, 19754], "(day.month.year)"),
-        (["01/31/2024 12:00", "02/01/2024 00:00"], [19753.5, 19754], "(month/day/year)"),
-        (["2024/01/31", "2024/02/01"], [19753, 19754], "(year/month/day)"),
-        (["20240131T000000", "20240201T120000"], [19753, 19754.5], "(yearmonthday)"),
-        (["31 Jan 2024", "1 Feb 2024"], [19753, 19754], "(day month year)"),
-        (["2024-01-31T06:00:00Z", "2024-02-01T00:00:00Z"], [19753.25, 19754], ""),
-        (["01/01/2024", "02/02/2024"], [19723, 19755], "(day/month/year)"),
+        (["31.01.2024", "01.02.2024"], "%d.%m.%Y", [19753, 19754]),
+        (["01/31/2024 12:00", "02/01/2024 00:00"], "%m/%d/%Y %H:%M", [19753.5, 19754]),
+        (["20240131T000000", "20240201T120000"], "%Y%m%dT%H%M%S", [19753, 19754.5]),
+        (["31 Jan 2024", "1 Feb 2024"], "%d %b %Y", [19753, 19754]),
+        (["2024-01-31T06:00:00Z", "2024-02-01T00:00:00Z"], None, [19753.25, 19754]),
+        (["2024-01-31T06:00:00.123456789", "2024-02-01T00:00:00"], None, [19753.25, 19754]),
     ],
 )
-def test_dates_become_days(dates: list[str], days: list[float], said: str, tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text(text_of(pd.DataFrame({"d": dates, "y": 1})), encoding="utf-8")
-    table = read_table(str(tmp_path / "data.csv"))
-    assert table.frame["d"].tolist() == days
-    (note,) = table.notes
-    assert note.startswith("column 'd' holds dates")
-    assert said in note
+def test_dates_become_days(dates: list[str], written: str | None, days: list[float], read: Read) -> None:
+    table = read(text_of(pd.DataFrame({"d": dates, "y": 1})), {"dates": written})
+    assert table.frame["d"].tolist() == pytest.approx(days, abs=1e-5)
+    how = "" if written is None else f" ({written})"
+    assert table.notes == [f"column 'd' holds dates{how}: they are taken as days since 1970-01-01"]
 
 
 @pytest.mark.parametrize(
-    ("dates", "said"),
+    ("dates", "written", "said"),
     [
-        (["01/02/2024", "02/03/2024"], "can be read as day/month/year or as month/day/year. Write them as 2024-03-31"),
-        (["31/01/2024", "01/31/2024"], "dates like '31/01/2024' that can't be read. Write them as 2024-03-31"),
-        (["2024-03-01", "0000-00-00", "2024-03-02"], "dates like '0000-00-00' that can't be read"),
+        (["01/02/2024", "02/03/2024"], None, "dates like '01/02/2024'; say how they are written, for example --dates"),
+        (["31.01.2024", "01.02.2024"], None, "dates like '31.01.2024'; say how they are written, for example --dates"),
+        (["31/01/2024", "01/02/2024", "01/31/2024"], "%d/%m/%Y", "but '01/31/2024' can't be read as --dates %d/%m/%Y"),
+        (["2024-03-01", "0000-00-00", "2024-03-02"], None, "but '0000-00-00' can't be read as 2024-03-31"),
     ],
 )
-def test_dates_that_can_not_be_told_are_refused(dates: list[str], said: str, tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text(text_of(pd.DataFrame({"d": dates, "y": 1})), encoding="utf-8")
+def test_dates_that_can_not_be_told_are_refused(dates: list[str], written: str | None, said: str, read: Read) -> None:
     with pytest.raises(ValueError, match="column 'd' holds dates") as error:
-        read_table(str(tmp_path / "data.csv"))
+        read(text_of(pd.DataFrame({"d": dates, "y": 1})), {"dates": written})
     assert said in str(error.value)
 
 
-def test_text_dates_in_parquet_become_days(tmp_path: Path) -> None:
-    pd.DataFrame({"d": ["2024-01-31", "2024-02-01"], "y": 1}).to_parquet(tmp_path / "data.parquet")
-    table = read_table(str(tmp_path / "data.parquet"))
+def test_text_dates_in_parquet_become_days(read: Read) -> None:
+    table = read(pd.DataFrame({"d": ["2024-01-31", "2024-02-01"], "y": 1}).to_parquet())
     assert table.frame["d"].tolist() == [19753, 19754]
-    assert table.notes == ["column 'd' holds dates (year-month-day): they are taken as days since 1970-01-01"]
+    assert table.notes == ["column 'd' holds dates: they are taken as days since 1970-01-01"]
 
 
-def test_dates_with_another_text_among_them_are_noted(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"d": ["2024-01-31", "unknown", "2024-02-01"], "y": 1})
-    (tmp_path / "data.csv").write_text(text_of(frame), encoding="utf-8")
-    table = read_table(str(tmp_path / "data.csv"))
-    assert table.frame["d"].tolist() == frame["d"].tolist()
+def test_dates_with_another_text_among_them_are_noted(read: Read) -> None:
+    table = read("d,y\n2024-01-31,1\nunknown,2\n2024-02-01,3\n")
+    assert table.frame["d"].tolist() == ["2024-01-31", "unknown", "2024-02-01"]
     assert table.notes == ["column 'd' is taken as text: most of its values are dates, but not 'unknown'"]
 
 
@@ -268,29 +306,26 @@ def test_dates_with_another_text_among_them_are_noted(tmp_path: Path) -> None:
     [
         ("{:.1f} m2", "numbers, for example '3.0 m2'; numbers are read if written without unit, currency"),
         ("€{:.0f}", "numbers, for example '€3'"),
-        ("1,{:03.0f}", "numbers, for example '1,003'"),
         ("{:.0f}%", "numbers, for example '3%'"),
-        ("01/{:02.0f}/21", "dates, for example '01/03/21'; dates are read if written as 2024-03-31"),
+        ("01/{:02.0f}/21", "dates, for example '01/03/21'; say how they are written with --dates"),
         ("Jan {:02.0f}, 2021", "dates, for example 'Jan 03, 2021'"),
         ("A{:.0f}", None),
         ("{:.0f} Main St", None),
         ("{:.0f}:30", None),
     ],
 )
-def test_numbers_and_dates_in_a_form_that_is_not_read_are_noted(form: str, what: str | None, tmp_path: Path) -> None:
+def test_numbers_and_dates_in_a_form_that_is_not_read_are_noted(form: str, what: str | None, read: Read) -> None:
     frame = pd.DataFrame({"c": [form.format(n) for n in range(3, 30)], "y": 1})
-    frame.to_csv(tmp_path / "data.csv", index=False)
-    table = read_table(str(tmp_path / "data.csv"))
+    table = read(text_of(frame))
     assert table.frame["c"].tolist() == frame["c"].tolist()
     noted = [text.partition("column 'c' is taken as text, but its values look like ")[2] for text in table.notes]
     assert len(noted) == (what is not None)
     assert all(text.startswith(str(what)) for text in noted)
 
 
-def test_versions_and_numbers_are_no_dates(tmp_path: Path) -> None:
+def test_versions_and_numbers_are_no_dates(read: Read) -> None:
     frame = pd.DataFrame({"version": ["1.2.3", "10.0.1"], "year": [2023, 2024], "y": 1})
-    (tmp_path / "data.csv").write_text(text_of(frame), encoding="utf-8")
-    table = read_table(str(tmp_path / "data.csv"))
+    table = read(text_of(frame))
     pd.testing.assert_frame_equal(table.frame, frame, check_dtype=False)
     assert table.notes == []
 
@@ -308,9 +343,8 @@ def test_kinds_of_columns_in_parquet(tmp_path: Path) -> None:
         "__index_level_0__": pa.array([5, 6]),
     }
     pq.write_table(pa.table(columns), tmp_path / "data.parquet")
-    table = read_table(str(tmp_path / "data.parquet"))
-    read = {name: table.frame[name].fillna(-1).tolist() for name in table.frame}
-    assert read == {
+    table = read_data(str(tmp_path / "data.parquet"), TextFormat())
+    assert {name: table.frame[name].fillna(-1).tolist() for name in table.frame} == {
         "decimal": [1.0, 2.0],
         "category": ["a", "b"],
         "half true": [1.0, -1.0],
@@ -327,74 +361,141 @@ def test_kinds_of_columns_in_parquet(tmp_path: Path) -> None:
     ]
 
 
-BAD: dict[str, tuple[Callable[[], bytes], str]] = {
+# -- Hostile files: one line, no traceback ---------------------------------------------------------------
+
+
+def encrypted_zip() -> bytes:
+    content = bytearray(zipped(b"a,price\n1,2\n"))
+    content[6] |= 1  # the flag in the local header, and in the directory
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(content)
+
+
+WIDE = b",".join(b"c%d" % i for i in range(10_001)) + b"\n"
+HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "empty": (lambda: b"", "data is empty; a table with a line of column names is needed"),
     "only blank lines": (lambda: b"\n \n\n", "data is empty"),
+    "only a mark": (lambda: b"\xef\xbb\xbf", "data"),
     "header only": (lambda: b"a,b,price\n", "has a header but no rows"),
+    "header without an end": (lambda: b"a,b,price", "has a header but no rows"),
     "a short row": (lambda: b"a,b,price\n1,2,3\n4,5\n", "can't be read as CSV: Row #3: Expected 3 columns, got 2: 4,5"),
     "a long row": (lambda: b"a,b,price\n1,2,3\n4,5,6,7\n", "Row #3: Expected 3 columns, got 4"),
-    "a short row late": (lambda: b"a,b\n" + b"1,2\n" * 3_000_000 + b"1\n", "Row #3000002: Expected 2 columns, got 1"),
-    "an open quotation mark": (lambda: b'a,b\n"1,2\n3,4\n', "can't be read as CSV"),
-    "names that appear twice": (lambda: b"a,b,a,b\n1,2,3,4\n", "has columns of the same name: 'a', 'b'; rename them"),
+    "a short row late": (
+        lambda: b"a,price\n" + b"1,2\n" * 3_000_000 + b"1\n",
+        "Row #3000002: Expected 2 columns, got 1",
+    ),
+    "rows longer than the header": (lambda: b"a,price\n1,2,3\n4,5,6\n", "Expected 2 columns, got 3"),
+    "text before the header": (lambda: b"Export of 2024\n\na,price\n1,2\n", "Expected 1 columns, got 2"),
+    "an open quotation mark": (lambda: b'a,price\n"1,2\n3,4\n', "can't be read as CSV"),
+    "quotation marks of two kinds": (lambda: b"a,price\n'1,5',2\n", "Expected 2 columns, got 3"),
+    "names that appear twice": (lambda: b"a,b,a,price\n1,2,3,4\n", "has columns of the same name: 'a'; rename them"),
+    "names that differ in spaces": (lambda: b"a, a,price\n1,2,3\n", "has columns of the same name: 'a'"),
+    "no header": (lambda: b"1,2\n3,4\n", "is a row and not the columns' names, say --no-header"),
+    "one column": (lambda: b"price\n1\n2\n", "has no column beside the target 'price'"),
+    "another separator": (lambda: b"a:price\n1:2\n", "there is no column 'price'; columns are 'a:price'"),
     "a million columns": (
         lambda: b",".join(b"c%d" % i for i in range(10**6)) + b"\n" + b",".join([b"1"] * 10**6),
-        "has more than 10,000 columns; is it a table",
+        "has more than 10,000 columns",
     ),
-    "slightly too many columns": (
-        lambda: b",".join(b"c%d" % i for i in range(MOST_COLUMNS + 1)) + b"\n",
-        "has more than 10,000 columns (10,001)",
-    ),
-    "a workbook": (lambda: _workbook(), "is an Excel workbook; save it as CSV"),
-    "two files in a zip": (lambda: _two_files(), "must hold one file, but has 2: 'a.csv', 'b.csv'; unpack it first"),
-    "a cut gzip": (lambda: gzip.compress(text_of(FRAME).encode())[:-20], "is compressed and damaged"),
-    "a cut xz": (lambda: lzma.compress(text_of(FRAME).encode())[:-20], "is compressed and damaged"),
-    "a cut zip": (lambda: _zipped(text_of(FRAME).encode())[:-20], "is compressed and damaged"),
-    "a cut zstd": (lambda: b"\x28\xb5\x2f\xfd\x04\x00", "is compressed and damaged"),
-    "a cut parquet": (lambda: FRAME.to_parquet()[:-20], "can't be read as Parquet"),
-    "a cut feather": (lambda: b"ARROW1\x00\x00 and nothing else", "can't be read as Feather"),
+    "slightly too many columns": (lambda: WIDE, "has more than 10,000 columns (10,001)"),
+    "a huge field": (lambda: b"a,price\n" + b"x" * (1 << 24) + b",1\n", "can't be read as CSV"),
+    "a huge line without an end": (lambda: b"x" * (1 << 24), "can't be read as CSV"),
+    "NUL bytes": (lambda: b"a,price\n1,\x002\n", "is not text, Parquet or Feather"),
+    "latin-1": (lambda: "a,price\nGenève,1\n".encode("latin-1"), "is not UTF-8 (line 2, byte 0xe8); say what it is"),
+    "latin-1 in the header": (lambda: "größe,price\n1,2\n".encode("latin-1"), "is not UTF-8 (line 1, byte 0xf6)"),
+    "cut UTF-16": (lambda: "a,price\n1,2\n".encode("utf-16")[:-1], "data"),
+    "decimal commas": (lambda: b"a;price\n1,5;2\n2,5;3\n", "column 'a' holds numbers like '1,5'; say --decimal ,"),
+    "thousands": (lambda: b'a,price\n"1,250",2\n"2,500",3\n', "column 'a' holds numbers like '1,250'; say --decimal"),
+    "dates in doubt": (lambda: b"a,price\n01/02/2024,2\n", "say how they are written, for example --dates"),
+    "text as target": (lambda: b"a,price\n1,high\n2,3\n", "must hold numbers, but 1 of 2 values are text, for example"),
+    "units in the target": (lambda: b"a,price\n1,2 m\n2,3 m\n", "numbers are read if written without unit"),
     "noise": (lambda: np.random.default_rng(0).bytes(3000), "is not text, Parquet or Feather"),
+    "a picture": (lambda: b"\x89PNG\r\n\x1a\n\x00\x00", "is not text, Parquet or Feather"),
     "a pickle": (lambda: pickle.dumps(FRAME, protocol=4), "is a Python pickle"),
-    "a web page": (lambda: b"<!DOCTYPE html><html>403</html>", "is a web page, not a table"),
+    "an old workbook": (lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an Excel workbook; save it as CSV"),
+    "a workbook": (lambda: zipped(b"", name="[Content_Types].xml"), "is an Excel workbook; save it as CSV"),
+    "a web page": (lambda: b"<!DOCTYPE html><html>403</html>", "is a web page or XML, not a table"),
+    "a zip of two files": (lambda: zipped(b"a", b"b"), "must hold one file, but has 2: 'data0.csv', 'data1.csv'"),
+    "an empty zip": (lambda: b"PK\x03\x04" + zipped(), "must hold one file, but has 0"),
+    "an encrypted zip": (encrypted_zip, "is encrypted; unpack it first"),
+    "a cut gzip": (lambda: gzip.compress(CSV)[:-20], "is compressed and damaged"),
+    "a gzip with a wrong checksum": (lambda: gzip.compress(CSV)[:-8] + bytes(8), "is compressed and damaged"),
+    "noise after gzip's mark": (lambda: b"\x1f\x8b" + bytes(range(50)), "is compressed and damaged"),
+    "a cut bzip2": (lambda: bz2.compress(CSV)[:-20], "is compressed and damaged"),
+    "a cut xz": (lambda: lzma.compress(CSV)[:-20], "is compressed and damaged"),
+    "a cut zip": (lambda: zipped(CSV)[:-20], "is compressed and damaged"),
+    "a cut zstd": (lambda: b"\x28\xb5\x2f\xfd\x04\x00", "is compressed and damaged"),
+    "a gzip in a gzip": (lambda: gzip.compress(gzip.compress(CSV)), "is not text, Parquet or Feather"),
+    "a cut parquet": (lambda: FRAME.to_parquet()[:-20], "can't be read as Parquet"),
+    "parquet's mark only": (lambda: b"PAR1PAR1", "can't be read as Parquet"),
+    "a cut feather": (lambda: b"ARROW1\x00\x00 and nothing else", "can't be read as Feather"),
     "a JSON list": (lambda: json.dumps([{"a": 1}, {"a": 2}]).encode(), "is a JSON list; JSON lines are read"),
     "cut JSON lines": (lambda: b'{"a": 1}\n{"a', "can't be read as JSON lines"),
     "JSON of two kinds": (lambda: b'{"a": 1}\n{"a": "x"}\n', "Column(/a) changed from number to string in row 1"),
-    "nested JSON": (lambda: b'{"a": {"b": 1}, "y": 2}\n', "column 'a' holds values of the kind struct<b: int64>"),
+    "nested JSON": (lambda: b'{"a": {"b": 1}, "price": 2}\n', "column 'a' holds values of the kind struct<b: int64>"),
+    "deep JSON": (lambda: b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "line 1 is nested too deep"),
+    "a long JSON line": (lambda: b'{"a": "' + b"x" * (1 << 24) + b'"}\n', "line 1 is longer than 8 MB"),
+    "infinity": (lambda: b"a,price\n" + b"inf,2\n2,3\n" * 40, "Column 'a' is infinite"),
 }
 
 
-def _workbook() -> bytes:
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("[Content_Types].xml", "")
-        archive.writestr("xl/workbook.xml", "")
-    return sink.getvalue()
-
-
-def _two_files() -> bytes:
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("a.csv", "x\n1\n")
-        archive.writestr("b.csv", "x\n1\n")
-    return sink.getvalue()
-
-
-@pytest.mark.parametrize("what", BAD)
-def test_bad_files_are_refused_by_name(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_files_are_refused_in_one_line(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    content, said = BAD[what]
+    content, said = HOSTILE[what]
     Path("data").write_bytes(content())
-    with pytest.raises(ValueError, match=r"data|column") as error:
-        read_table("data")
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", "data", "--target", "price", "--out", "model.icqr"])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (1, "")
+    *notes, error = err.splitlines()
+    assert all(line.startswith("note: ") for line in notes)
+    assert error.startswith("error: ")
+    assert said in error
+    assert os.listdir() == ["data"]
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
+def bomb(path: Path, size: int) -> None:
+    """Write a gzip file that unpacks to so many MB of rows."""
+    rows = b"1,2\n" * (1 << 18)
+    with gzip.open(path, "wb") as stream:
+        stream.write(b"a,price\n")
+        for _ in range(size):
+            stream.write(rows)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"), [("gzip", "unpack to more than 200 times as many"), ("parquet", "unpack to more than 200 times")]
+)
+def test_a_bomb_is_refused_within_bounded_memory(what: str, said: str, tmp_path: Path) -> None:
+    if what == "gzip":
+        bomb(tmp_path / "data", 400)
+    else:
+        column = pa.repeat(1.5, 1_000_000)
+        with pq.ParquetWriter(tmp_path / "data", pa.schema([("price", pa.float64())])) as writer:
+            for _ in range(100):
+                writer.write_table(pa.table({"price": column}))
+    code = "import sys; from icqr.cli import main; main(['fit', 'data', '--target', 'price', '--out', 'm.icqr'])"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert peak == before or peak < 700_000  # kB, of which the libraries take half
+
+
+def test_an_encoding_that_is_not_known(read: Read) -> None:
+    for encoding in ("latin-x", "base64"):
+        with pytest.raises(ValueError, match=f"--encoding '{encoding}' is not known"):
+            read(CSV, {"encoding": encoding})
+
+
+def test_a_folder_and_no_file(tmp_path: Path) -> None:
     (tmp_path / "part.csv").touch()
     with pytest.raises(ValueError, match=r"is a folder, which has 'part\.csv'; give a file"):
-        read_table(str(tmp_path))
-
-
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_table(str(tmp_path / "none.csv"))
+        read_data(str(tmp_path), TextFormat())
+    with pytest.raises(ValueError, match=r"there is no file .*; did you mean '.*/part\.csv'"):
+        read_data(str(tmp_path / "party.csv"), TextFormat())

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from inspect import cleandoc
-from typing import Annotated
+from dataclasses import fields, is_dataclass
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 import icqr
 from icqr.cli import console, options
-from icqr.cli.options import Bounds, Setting, Source, Wanted
+from icqr.cli.options import Engine, Setting, Source, TextFormat
 
-_EXIT_CODES = (
-    "Exit codes: 0 done; 1 the data, the model or a file is not as it must be, and a line on standard error says why; "
-    "2 wrong use of the command; 130 interrupted."
-)
 app = typer.Typer(
     name="icqr",
     help="Prediction intervals for tabular regression that hold where you look, not only on average.",
-    epilog=_EXIT_CODES,
+    epilog="Exit codes: 0 done; 1 the data, the model or a file is not as it must be, and a line on standard error "
+    "says why; 2 wrong use of the command; 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -29,12 +27,29 @@ app = typer.Typer(
 
 
 def _command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command: its docstring is the help, with examples below the options."""
+    """Make a function a command: its docstring is the help, and a bundle of options stands for each of them."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
+        kinds = get_type_hints(function, include_extras=True)
+        bundles: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+        parameters = []
+        for parameter in signature(function).parameters.values():
+            bundle = bundles.get(parameter.name)
+            flat = [parameter] if bundle is None else signature(bundle).parameters.values()
+            hints = kinds if bundle is None else get_type_hints(bundle, include_extras=True)
+            parameters += [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[one.name]) for one in flat]
+
+        def command(**values: Any) -> None:
+            for name, bundle in bundles.items():
+                values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
+            function(**values)
+
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(help=text, epilog="\n".join(["Examples:", *(f"  {example}" for example in examples)]))(function)
+        epilog = "\n".join(["Examples:", *(f"  {example}" for example in examples)])
+        app.command(function.__name__, help=text, epilog=epilog)(command)
         return function
 
     return register
@@ -63,30 +78,15 @@ def _every_command(
     "icqr compare sales.csv.gz --target price --json > sales.json",
 )
 def compare(
+    source: Source,
+    setting: Setting,
+    text_format: TextFormat,
     data: options.DataOrNothing = None,
-    target: options.Target = None,
-    coverage: options.Coverage = 0.9,
-    model: options.Model = "hist",
-    groups: options.Groups = None,
-    partition: options.Partition = None,
-    small_groups: options.SmallGroups = "pooled",
-    y_min: options.YMin = None,
-    y_max: options.YMax = None,
     report: Annotated[
         str | None,
-        typer.Option(
-            "--report",
-            metavar="FILE",
-            help="The report, HTML. Without this option: report.html; with --json, none.",
-            show_default=False,
-        ),
+        typer.Option(metavar="FILE", help="The report, HTML. Without this option: report.html; with --json, none."),
     ] = None,
     json: options.AsJson = False,
-    seed: options.Seed = 0,
-    jobs: options.Jobs = None,
-    drop_missing: options.DropMissing = False,
-    ignore: options.Ignore = None,
-    encoding: options.Encoding = None,
 ) -> None:
     """Compare Naive, QR, CQR, ICQR and the recommended setting of ICQR on your data, and write a report.
 
@@ -94,11 +94,10 @@ def compare(
     methods are compared (the paper's split, drawn at random). The recommended setting (see icqr fit --recommended) has
     the same rows and fits its own model, which takes several times as long. Without DATA, built-in data are used.
     """
-    from icqr.cli.comparing import compare_methods
+    from icqr.cli.judging import compare_methods
 
-    setting = Setting(coverage, model, groups, partition, small_groups, y_min, y_max, seed, jobs)
     destination = "report.html" if report is None and not json else report
-    compare_methods(Source(data, target, drop_missing, encoding, ignore or ()), setting, destination, json)
+    compare_methods(data, source, text_format, setting, destination, json)
 
 
 @_command(
@@ -111,38 +110,37 @@ def compare(
 )
 def fit(
     data: options.Data,
-    out: Annotated[str, typer.Option("--out", metavar="FILE", help="The model's file; its name ends in .icqr.")],
-    target: options.Target = None,
-    coverage: options.Coverage = 0.9,
-    model: options.Model = "hist",
-    groups: options.Groups = None,
-    partition: options.Partition = None,
-    small_groups: options.SmallGroups = "pooled",
-    y_min: options.YMin = None,
-    y_max: options.YMax = None,
-    recommended: options.Recommended = False,
-    seed: options.Seed = 0,
-    jobs: options.Jobs = None,
-    drop_missing: options.DropMissing = False,
-    ignore: options.Ignore = None,
-    encoding: options.Encoding = None,
-    engine: options.Engine = "local",
-    scheduler: options.Scheduler = None,
+    source: Source,
+    setting: Setting,
+    text_format: TextFormat,
+    engine: Engine,
+    out: Annotated[str, typer.Option(metavar="FILE", help="The model's file; its name ends in .icqr.")],
+    recommended: Annotated[
+        bool,
+        typer.Option(
+            "--recommended",
+            help="The recommended setting: bounds in two stages, groups chosen from the training rows. Takes several "
+            "times as long.",
+        ),
+    ] = False,
 ) -> None:
     """Fit ICQR and keep it in a file.
 
     A third of the rows, drawn at random, is set aside for calibration.
     """
-    setting = Setting(coverage, model, groups, partition, small_groups, y_min, y_max, seed, jobs, recommended)
-    source = Source(data, target, drop_missing, encoding, ignore or ())
-    if options.use_dask(engine, scheduler, encoding):
+    groups = "--groups" if setting.groups is not None else "--partition" if setting.partition is not None else None
+    if recommended and groups is not None:
+        raise typer.BadParameter(
+            f"--recommended and {groups} can't both be given: the recommended setting chooses the groups"
+        )
+    if engine.is_dask(text_format):
         from icqr.cli.on_dask import fit_on_dask
 
-        fit_on_dask(source, setting, out, scheduler)
+        fit_on_dask(data, source, setting, recommended, out, engine.scheduler)
         return
     from icqr.cli.models import fit_model
 
-    fit_model(source, setting, out)
+    fit_model(data, source, text_format, setting, recommended, out)
 
 
 @_command(
@@ -154,41 +152,41 @@ def fit(
 def predict(
     model: options.ModelFile,
     data: options.Data,
+    text_format: TextFormat,
+    engine: Engine,
     out: Annotated[
         str,
         typer.Option(
-            "--out",
             metavar="FILE",
             help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
             "With --engine dask: a new folder, of Parquet files.",
         ),
     ] = "-",
-    coverage: options.OtherCoverage = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Another coverage than the model's own.", callback=options.check_coverage),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
     ] = False,
     keep: Annotated[
         list[str] | None,
-        typer.Option("--keep", metavar="COL", help="Copy a column of DATA, for example an id; may be repeated."),
+        typer.Option(metavar="COL", help="Copy a column of DATA, for example an id; may be repeated."),
     ] = None,
-    encoding: options.Encoding = None,
-    engine: options.Engine = "local",
-    scheduler: options.Scheduler = None,
 ) -> None:
     """Predict intervals: lower, median, upper, group and promised coverage, a row for each row of DATA, in its order.
 
     Columns that the model does not use are ignored, the target among them.
     """
-    wanted = Wanted(coverage, explain, keep or [])
-    if options.use_dask(engine, scheduler, encoding):
+    if engine.is_dask(text_format):
         from icqr.cli.on_dask import predict_on_dask
 
-        predict_on_dask(model, data, out, wanted, scheduler)
+        predict_on_dask(model, data, out, coverage, explain, keep or [], engine.scheduler)
         return
     from icqr.cli.models import predict_rows
 
-    predict_rows(model, data, out, wanted, encoding)
+    predict_rows(model, data, text_format, out, coverage, explain, keep or [])
 
 
 @_command(
@@ -198,15 +196,12 @@ def predict(
 def recalibrate(
     model: options.ModelFile,
     data: options.Data,
+    text_format: TextFormat,
     target: options.Target = None,
     out: Annotated[
-        str | None,
-        typer.Option(
-            "--out", metavar="FILE", help="Another file. Without this option MODEL is replaced.", show_default=False
-        ),
+        str | None, typer.Option(metavar="FILE", help="Another file. Without this option MODEL is replaced.")
     ] = None,
     drop_missing: options.DropMissing = False,
-    encoding: options.Encoding = None,
 ) -> None:
     """Calibrate a model with fresh rows; its quantile model and groups stay as they are.
 
@@ -214,7 +209,7 @@ def recalibrate(
     """
     from icqr.cli.models import recalibrate_model
 
-    recalibrate_model(model, Source(data, target, drop_missing, encoding), out)
+    recalibrate_model(model, data, text_format, target, drop_missing, out)
 
 
 @_command(
@@ -224,42 +219,35 @@ def recalibrate(
 )
 def audit(
     data: options.Data,
-    target: Annotated[str, typer.Option("--target", metavar="COL", help="The column of what happened.")],
-    lower: Annotated[str, typer.Option("--lower", metavar="COL", help="The column of lower bounds.")],
-    upper: Annotated[str, typer.Option("--upper", metavar="COL", help="The column of upper bounds.")],
+    target: Annotated[str, typer.Option(metavar="COL", help="The column of what happened.")],
+    lower: Annotated[str, typer.Option(metavar="COL", help="The column of lower bounds.")],
+    upper: Annotated[str, typer.Option(metavar="COL", help="The column of upper bounds.")],
     coverage: Annotated[
         float,
-        typer.Option(
-            "--coverage", metavar="SHARE", help="What the intervals promise.", callback=options.check_coverage
-        ),
+        typer.Option(metavar="SHARE", help="What the intervals promise.", callback=options.check_coverage),
     ],
-    groups: Annotated[
-        str | None, typer.Option("--groups", metavar="COL", help="Judge each value of this column.", show_default=False)
-    ] = None,
-    report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE", help="Write a report, HTML.", show_default=False)
-    ] = None,
+    text_format: TextFormat,
+    engine: Engine,
+    groups: Annotated[str | None, typer.Option(metavar="COL", help="Judge each value of this column.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write a report, HTML.")] = None,
     json: options.AsJson = False,
     seed: options.Seed = 0,
     drop_missing: options.DropMissing = False,
-    encoding: options.Encoding = None,
-    engine: options.Engine = "local",
-    scheduler: options.Scheduler = None,
 ) -> None:
     """Say where the intervals of any library hold and where they do not.
 
     The other columns of DATA are searched for regions in which the promise fails; rows must be ones that the intervals'
     model has not seen.
     """
-    source, bounds = Source(data, target, drop_missing, encoding), Bounds(lower, upper, coverage, groups)
-    if options.use_dask(engine, scheduler, encoding):
+    names = (target, lower, upper)
+    if engine.is_dask(text_format):
         from icqr.cli.on_dask import audit_on_dask
 
-        audit_on_dask(source, bounds, seed, report, json, scheduler)
+        audit_on_dask(data, names, drop_missing, coverage, groups, seed, report, json, engine.scheduler)
         return
-    from icqr.cli.checking import audit_intervals
+    from icqr.cli.judging import audit_intervals
 
-    audit_intervals(source, bounds, seed, report, json)
+    audit_intervals(data, text_format, names, drop_missing, coverage, groups, seed, report, json)
 
 
 @_command("icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
@@ -272,24 +260,19 @@ def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
 
 @_command("icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
 def plan(
-    rows: Annotated[
-        int | None, typer.Option("--rows", metavar="N", min=0, help="Calibration rows in all.", show_default=False)
-    ] = None,
+    rows: Annotated[int | None, typer.Option(metavar="N", min=0, help="Calibration rows in all.")] = None,
     coverage: options.Coverage = 0.9,
-    n_groups: Annotated[int, typer.Option("--n-groups", metavar="N", min=1, help="Groups, equally large.")] = 1,
+    n_groups: Annotated[int, typer.Option(metavar="N", min=1, help="Groups, equally large.")] = 1,
     precision: Annotated[
-        float | None,
-        typer.Option(
-            "--precision", metavar="SHARE", help="How far off it may be: 0.02 is two points.", show_default=False
-        ),
+        float | None, typer.Option(metavar="SHARE", help="How far off it may be: 0.02 is two points.")
     ] = None,
     confidence: Annotated[
-        float, typer.Option("--confidence", metavar="SHARE", help="The share of calibrations that this is for.")
+        float, typer.Option(metavar="SHARE", help="The share of calibrations that this is for.")
     ] = 0.9,
     json: options.AsJson = False,
 ) -> None:
     """Say how many calibration rows are needed, and how near to the promise a number of them comes."""
-    from icqr.cli.listing import say_plan
+    from icqr.cli.judging import say_plan
 
     say_plan(rows, coverage, n_groups, precision, confidence, json)
 
@@ -297,28 +280,25 @@ def plan(
 @_command("icqr datasets", "icqr datasets --json")
 def datasets(json: options.AsJson = False) -> None:
     """List the data sets that can stand for DATA."""
-    from icqr.cli.listing import say_datasets
+    from icqr.cli.judging import say_datasets
 
     say_datasets(json)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and end the process with its exit code; an error that the user can mend is said in one line."""
+    """Run the command and end the process with its exit code; an error that the user can mend is one line."""
     try:
         with console.warnings_as_lines():
             app(arguments, prog_name="icqr")
     except (ValueError, OSError, ImportError, MemoryError) as error:
-        console.tell("error", _said(error), "bold red")
+        text = str(error)
+        if isinstance(error, MemoryError):
+            text = "not enough memory; give fewer rows or columns"
+        elif isinstance(error, OSError) and error.filename is not None:
+            text = f"{error.filename}: {error.strerror}"
+        console.tell("error", text, "bold red")
         sys.exit(1)
     except SystemExit as ended:
         if ended.code == 130:
             console.tell("error", "interrupted", "bold red")
         raise
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return "not enough memory; give fewer rows or columns"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 import warnings
@@ -14,23 +15,27 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from icqr.cli.wording import printable
-
 if TYPE_CHECKING:
     from icqr._sheet import Sheet
 
 #: Width of tables where there is no terminal.
 _WIDTH = 120
-
+_MOST_NAMES = 12
 
 # One for all lines and the bar: rich then puts lines above the bar. No markup: what comes from data is shown as it is.
 _ERR = Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def _out() -> Console:
-    """Give a console for standard output as it is now."""
+    """Return a console for standard output as it is now."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
     return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def _safe(text: str, style: str = "") -> Text:
+    from icqr._sheet import printable  # imports pandas, for which help must not wait
+
+    return Text(printable(text), style)
 
 
 # -- Results ---------------------------------------------------------------------------------------------
@@ -39,7 +44,7 @@ def _out() -> Console:
 def say(text: str = "", style: str = "") -> None:
     """Print a sentence: wrapped between words on a terminal, on one line elsewhere."""
     out = _out()
-    out.print(Text(printable(text), style), soft_wrap=not out.is_terminal)
+    out.print(_safe(text, style), soft_wrap=not out.is_terminal)
 
 
 def say_all(sentences: Iterable[str]) -> None:
@@ -51,11 +56,11 @@ def say_all(sentences: Iterable[str]) -> None:
         return
     items = Table.grid(padding=(0, 1))
     for sentence in sentences:
-        items.add_row("-", Text(printable(sentence)))
+        items.add_row("-", _safe(sentence))
     out.print(items)
 
 
-def say_table(sheet: Sheet, most: int | None = None) -> None:
+def say_sheet(sheet: Sheet, most: int | None = None) -> None:
     """Print a table, or its first rows, with its caption and note."""
     say(sheet.caption, "bold")
     _out().print((sheet if most is None else sheet.head(most)).to_rich())
@@ -76,11 +81,11 @@ def say_json(document: str) -> None:
 
 def tell(kind: str, text: str, style: str) -> None:
     """Write a line on standard error: a note, a warning or an error."""
-    _ERR.print(Text.assemble((f"{kind}: ", style), printable(text)), soft_wrap=True)
+    _ERR.print(Text.assemble((f"{kind}: ", style), _safe(text)), soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """Say what the user might not expect."""
+    """Tell the user what they might not expect."""
     tell("note", text, "bold cyan")
 
 
@@ -102,6 +107,47 @@ def warnings_as_lines() -> Iterator[None]:
         yield
 
 
+# -- Names in sentences ----------------------------------------------------------------------------------
+
+
+def listed_names(names: Iterable[str]) -> str:
+    """Return names as they can be read, not more than a dozen.
+
+    Examples
+    --------
+    >>> listed_names(["a", "b"]), listed_names(str(n) for n in range(14))
+    ("'a', 'b'", "'0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '11' and 2 more")
+    """
+    all_names = [repr(name) for name in names]
+    rest = len(all_names) - _MOST_NAMES
+    return ", ".join(all_names[:_MOST_NAMES]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is nearest to a name, if one is near.
+
+    Examples
+    --------
+    >>> closest("prize", ["price", "size"]), closest("PRICE", ["price"]), closest("?", ["price"])
+    ('price', 'price', None)
+    """
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
+    return by_lower[near[0]] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that refuses a name.
+
+    Examples
+    --------
+    >>> did_you_mean("prize", ["price", "size"]), did_you_mean("?", ["price"])
+    ("; did you mean 'price'?", '')
+    """
+    near = closest(name, known)
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
 # -- Progress --------------------------------------------------------------------------------------------
 
 
@@ -117,18 +163,6 @@ def _shows_bars() -> bool:
 
 
 @contextmanager
-def block_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show on a terminal how many blocks of a step are done."""
-    if not _shows_bars():
-        yield lambda step, done, total: None
-        return
-    text = TextColumn("{task.description}", markup=False)
-    with Progress(SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), console=_ERR, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)
-
-
-@contextmanager
 def progress(steps: int) -> Iterator[Bar]:
     """Show a bar on a terminal, and nothing elsewhere."""
     if not _shows_bars():
@@ -141,7 +175,7 @@ def progress(steps: int) -> Iterator[Bar]:
 
         def begin(what: str, own_bar: bool = False) -> None:
             nonlocal begun
-            bar.update(task, description=printable(what), advance=int(begun))
+            bar.update(task, description=_safe(what).plain, advance=int(begun))
             begun = True
             if own_bar:
                 bar.stop()
@@ -149,3 +183,15 @@ def progress(steps: int) -> Iterator[Bar]:
                 bar.start()
 
         yield begin
+
+
+@contextmanager
+def block_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show on a terminal how many blocks of a step are done."""
+    if not _shows_bars():
+        yield lambda step, done, total: None
+        return
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), console=_ERR, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)

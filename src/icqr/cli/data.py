@@ -1,180 +1,230 @@
-"""What DATA stands for, and the rows in it: features and target."""
+"""What DATA stands for, and the rows in it: columns of numbers and text, features and target."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from icqr.cli.columns import PLAIN_NUMBERS
-from icqr.cli.console import note
-from icqr.cli.options import Source
-from icqr.cli.reading import EVERYTHING, Table, Wish, read_parquet_files, read_table
-from icqr.cli.wording import did_you_mean, listed_names
+from icqr.cli import notes
+from icqr.cli.console import did_you_mean, listed_names
+from icqr.cli.options import Source, TextFormat
+from icqr.cli.reading import (
+    MISSING,
+    RawTable,
+    as_series,
+    as_written,
+    check_width,
+    is_written_index,
+    read_file,
+    read_parquet_files,
+)
 from icqr.datasets import list_datasets, load_dataset, make_heteroscedastic
 
 #: Rows of the built-in data.
 _BUILT_IN = 8000
-#: A larger share of rows that are copies, and a column in order with so many values or more, are worth a note.
-_MOST_COPIES, _FEWEST_IN_ORDER = 0.01, 20
-_ROW_NUMBER_NAMES = ("id", "index", "instant", "row", "rownames", "unnamed: 0", "column 1")
 
 
-def read_data(data: str, encoding: str | None = None, wish: Wish = EVERYTHING) -> Table:
-    """Read a file, standard input ("-"), Parquet files of a pattern, or a known data set, which comes after files.
+@dataclass
+class UserTable:
+    """A table that was read: columns of numbers and text, and what the user might not expect of them."""
+
+    name: str
+    frame: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+    #: The column to predict, where it is known.
+    target: str | None = None
+    #: Columns as the file has them: an id keeps its leading zeros, and a date is a date.
+    kept: pd.DataFrame = field(default_factory=pd.DataFrame)
+    #: Names of columns that were not asked for.
+    unused: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns that the file has."""
+        return [*map(str, self.frame.columns), *self.unused]
+
+
+def read_data(
+    data: str,
+    text_format: TextFormat,
+    *,
+    as_text: Collection[str] = (),
+    only: Collection[str] | None = None,
+    keep: Sequence[str] = (),
+    ignore: Collection[str] = (),
+) -> UserTable:
+    r"""Read a file, standard input ("-"), Parquet files of a pattern, or a known data set, which comes after files.
+
+    Parameters
+    ----------
+    data : str
+        As the user wrote it.
+    text_format : TextFormat
+        How a CSV file is written.
+    as_text : collection of str
+        Columns to take as text even if all their values look like numbers.
+    only, ignore : collection of str
+        Columns to read as numbers or text (by default all), and columns not to read; of the others only the names are
+        looked at.
+    keep : sequence of str
+        Columns to return as the file has them, too.
 
     Examples
     --------
-    >>> read_data("sine_spread").frame.columns.tolist()
-    ['x1', 'x2', 'y']
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "rooms.csv")
+    ...     size = file.write_text("size;city\n12,5;Bern\n20;Genf\n", encoding="utf-8")
+    ...     read_data(str(file), TextFormat(decimal=",")).frame
+       size  city
+    0  12.5  Bern
+    1  20.0  Genf
     """
     path = Path(data)
-    if data == "-" or (path.exists() and not path.is_dir()):
-        return read_table(data, encoding=encoding, wish=wish)
-    known = list_datasets()["name"].tolist()
+    is_file = data == "-" or (path.exists() and not path.is_dir())
+    known = [] if is_file else list_datasets()["name"].tolist()
     if data in known:
         X, y = load_dataset(data)
         frame = X.assign(**{str(y.name): y})
-        kept = frame[[name for name in wish.keep if name in frame.columns]]
-        unused = [name for name in frame.columns if name in wish.ignore]
-        return Table(data, frame.drop(columns=unused), target=str(y.name), kept=kept, unused=unused)
-    if path.is_dir():
-        return read_table(data)
-    if any(sign in data for sign in "*?["):
-        return read_parquet_files(data, wish)
-    beside = [str(file) for file in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise ValueError(f"there is no file {data!r}, and no data set of that name{did_you_mean(data, [*known, *beside])}")
+        unused = [name for name in frame.columns if name in ignore]
+        kept = frame[[name for name in keep if name in frame.columns]]
+        return UserTable(data, frame.drop(columns=unused), target=str(y.name), kept=kept, unused=unused)
+
+    if is_file or path.is_dir():  # of a folder the reader says what is in it
+        raw = read_file(data, text_format, as_text, keep)
+    elif any(sign in data for sign in "*?["):
+        raw = RawTable(read_parquet_files(data))
+    else:
+        beside = [str(file) for file in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = did_you_mean(data, [*known, *beside])
+        raise ValueError(f"there is no file {data!r}, and no data set of that name{hint}")
+    wanted = set(only) - set(ignore) if only is not None else None
+    return _as_user_table(raw, "standard input" if data == "-" else data, text_format, as_text, wanted, keep, ignore)
 
 
-def read_rows(source: Source) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
-    """Give what the rows are, in words, their features and their target; say what is odd about them."""
-    if source.data is None:
+def _as_user_table(
+    raw: RawTable,
+    name: str,
+    text_format: TextFormat,
+    as_text: Collection[str],
+    only: Collection[str] | None,
+    keep: Sequence[str],
+    ignore: Collection[str],
+) -> UserTable:
+    table = raw.columns.drop_columns([column for column in raw.columns.column_names if is_written_index(column)])
+    check_width(table.num_columns, name)
+    columns = [str(column).strip() or f"column {place}" for place, column in enumerate(table.column_names, start=1)]
+
+    def is_read(column: str) -> bool:
+        return column not in ignore and (only is None or column in only)
+
+    twice = [column for column, n in Counter(columns).items() if n > 1 and (is_read(column) or column in keep)]
+    if twice:
+        raise ValueError(f"{name} has columns of the same name: {listed_names(twice)}; rename them")
+    if not table.num_rows or not table.num_columns:
+        raise ValueError(f"{name} has a header but no rows")
+
+    found: list[str] = []
+    if text_format.decimal is None and text_format.thousands is None:
+        found += [text for column, text in notes.maybe_thousands(raw.sample, MISSING) if is_read(column)]
+    frame = {
+        column: as_series(table.column(place), column, column in as_text, text_format, found)
+        for place, column in enumerate(columns)
+        if is_read(column)
+    }
+    kept = [column for column in keep if column in columns]
+    if raw.texts is not None:
+        texts = raw.texts.to_pandas()
+        texts.columns = [column.strip() for column in texts.columns]
+        copies = texts[kept].apply(as_written, args=(text_format.decimal_sign,))
+    else:
+        copies = table.select([columns.index(column) for column in kept]).to_pandas().set_axis(kept, axis=1)
+    unused = list(dict.fromkeys(column for column in columns if column not in frame))
+    return UserTable(name, pd.DataFrame(frame), found, kept=copies, unused=unused)
+
+
+# -- Rows ------------------------------------------------------------------------------------------------
+
+
+def read_rows(
+    data: str | None, source: Source, text_format: TextFormat
+) -> tuple[str, pd.DataFrame, pd.Series[Any], list[str]]:
+    """Return what the rows are, in words, their features, their target, and notes on what is odd about them."""
+    if data is None:
         X, y = make_heteroscedastic(_BUILT_IN, random_state=0, return_X_y=True)
-        return f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)", X, y
-    table = read_data(source.data, source.encoding, Wish(ignore=source.ignore))
-    for name in source.ignore:
+        return f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)", X, y, []
+
+    ignore = source.ignore or []
+    table = read_data(data, text_format, ignore=ignore)
+    for name in ignore:
         check_column(table.names, name, "--ignore")
     target = table.target if source.target is None else source.target
     if target is None:
         columns = listed_names(map(str, table.frame.columns))
         raise ValueError(f"--target must be given with a file: the column to predict, one of {columns}")
-    X, y = split_target(table, target, source.drop_missing)
-    for text in table.notes:
-        note(text)
-    return f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})", X, y
 
-
-def check_column(known: Iterable[Any], name: str, option: str) -> None:
-    """Raise if a name is not among the columns' names."""
-    columns = [str(one) for one in known]
-    if name in columns:
-        return
-    hint = did_you_mean(name, columns)
-    if not hint and all(_is_number(one) for one in columns):
-        hint = "; the first line of a CSV file must be the columns' names"
-    raise ValueError(f"{option}: there is no column {name!r}; columns are {listed_names(columns)}{hint}")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def check_numbers(
-    frame: pd.DataFrame, names: Collection[str], options: Collection[str], drop_missing: bool
-) -> pd.DataFrame:
-    """Give the rows in which these columns are known numbers; raise if they hold text or, unless dropped, gaps."""
-    for name, option in zip(names, options, strict=True):
-        check_column(frame.columns, name, option)
-        _check_no_text(frame[name], name, option)
-    missing = frame[list(names)].isna()
-    rows = missing.any(axis=1)
-    if rows.any() and not drop_missing:
-        counts = missing.sum()
-        first = counts.index[counts > 0][0]
-        raise ValueError(
-            f"column {first!r} is missing in {counts[first]:,} of {len(frame):,} rows; --drop-missing would leave out "
-            f"{rows.sum():,} rows and keep {(~rows).sum():,}"
-        )
-    if rows.all():
-        raise ValueError(f"columns {listed_names(names)} have no row without a missing value; nothing is left")
-    return frame[~rows].reset_index(drop=True) if rows.any() else frame
-
-
-def _check_no_text(column: pd.Series[Any], name: str, option: str) -> None:
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return
-    known = column.dropna()
-    wrong = known[pd.to_numeric(known.astype(object), errors="coerce").isna()]
-    example = (
-        f"{wrong.iloc[0]!r} in row {wrong.index[0]:,}, counted from 0" if len(wrong) else "numbers written as text"
-    )
-    raise ValueError(
-        f"{option}: column {name!r} must hold numbers, but {len(wrong):,} of {len(known):,} values are text, for "
-        f"example {example}; numbers are read if {PLAIN_NUMBERS}"
-    )
-
-
-def split_target(table: Table, target: str, drop_missing: bool) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """Give the features and the target, and add to the table's notes what is odd about them."""
-    frame = check_numbers(table.frame, [target], ["--target"], drop_missing)
+    frame = check_numbers(table.frame, [target], ["--target"], source.drop_missing)
     left_out = len(table.frame) - len(frame)
     if left_out:
         table.notes.append(f"{left_out:,} of {len(table.frame):,} rows are left out: their target is missing")
     X = frame.drop(columns=target)
     if not X.shape[1]:
         raise ValueError(f"{table.name} has no column beside the target {target!r}; there is nothing to predict from")
-    table.notes += [*_odd_columns(X), *_odd_rows(frame, target)]
-    return X, frame[target].astype(float)
+    found = [*table.notes, *notes.odd_columns(X), *notes.odd_rows(frame, target)]
+    return (
+        f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})",
+        X,
+        frame[target].astype(float),
+        found,
+    )
 
 
-def _odd_rows(frame: pd.DataFrame, target: str) -> list[str]:
-    """Tell of rows that a split at random may not be right for: copies of each other, and rows in an order."""
-    said, copies = [], int(frame.duplicated().sum())
-    if copies > _MOST_COPIES * len(frame):
-        said.append(
-            f"{copies:,} of {len(frame):,} rows are copies of other rows, the target included; if they are the same "
-            "case twice, take them out of the file: what trains must not calibrate, or intervals are too narrow"
+def check_column(known: Iterable[Any], name: str, option: str) -> None:
+    """Raise if a name is not among the columns' names."""
+    columns = [str(column) for column in known]
+    if name in columns:
+        return
+    hint = did_you_mean(name, columns)
+    if not hint and pd.to_numeric(pd.Series(columns, dtype=object), errors="coerce").notna().all():
+        hint = "; if the first line of the file is a row and not the columns' names, say --no-header"
+    raise ValueError(f"{option}: there is no column {name!r}; columns are {listed_names(columns)}{hint}")
+
+
+def check_numbers(
+    frame: pd.DataFrame, names: Sequence[str], options: Sequence[str], drop_missing: bool
+) -> pd.DataFrame:
+    """Return the rows in which these columns are known numbers; raise if they hold text or, unless dropped, gaps."""
+    for name, option in zip(names, options, strict=True):
+        check_column(frame.columns, name, option)
+        column = frame[name]
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            known = column.dropna()
+            wrong = known[pd.to_numeric(known.astype(object), errors="coerce").isna()]
+            example = (
+                f"{wrong.iloc[0]!r} in row {wrong.index[0]:,}, counted from 0" if len(wrong) else "numbers as text"
+            )
+            raise ValueError(
+                f"{option}: column {name!r} must hold numbers, but {len(wrong):,} of {len(known):,} values are text, "
+                f"for example {example}; numbers are read if {notes.PLAIN_NUMBERS}"
+            )
+    missing = frame[list(names)].isna()
+    rows = missing.any(axis=1)
+    check_gaps(missing.sum(), int(rows.sum()), len(frame), drop_missing)
+    return frame[~rows].reset_index(drop=True) if rows.any() else frame
+
+
+def check_gaps(gaps: pd.Series[int], without: int, n_rows: int, drop_missing: bool) -> None:
+    """Raise if columns have gaps that the user did not say to drop, or nothing else; `without` counts their rows."""
+    if without and not drop_missing:
+        first = gaps.index[gaps > 0][0]
+        raise ValueError(
+            f"column {first!r} is missing in {gaps[first]:,} of {n_rows:,} rows; --drop-missing would leave out "
+            f"{without:,} rows and keep {n_rows - without:,}"
         )
-    ordered = [str(name) for name in frame.columns if name != target and _orders_rows(frame[name])]
-    if ordered:
-        said.append(
-            f"the rows are in the order of {listed_names(ordered)}; if that is time, a split at random promises too "
-            "much: fit on the older rows, and icqr recalibrate with the latest"
-        )
-    return said
-
-
-def _orders_rows(column: pd.Series[Any]) -> bool:
-    if not pd.api.types.is_numeric_dtype(column.dtype) or column.nunique() < _FEWEST_IN_ORDER or _numbers_rows(column):
-        return False
-    known = column.dropna()
-    return bool(known.is_monotonic_increasing or known.is_monotonic_decreasing)
-
-
-def _odd_columns(X: pd.DataFrame) -> list[str]:
-    """Tell of columns that say nothing, or that may only number the rows."""
-    empty = [str(name) for name in X.columns if X[name].isna().all()]
-    constant = [str(name) for name in X.columns if X[name].nunique(dropna=False) == 1 and name not in empty]
-    numbering = [str(name) for name in X.columns if _numbers_rows(X[name])]
-    said = []
-    if empty:
-        said.append(f"columns without any value, which say nothing: {listed_names(empty)}")
-    if constant and len(X) > 1:
-        said.append(f"columns with the same value in all rows, which say nothing: {listed_names(constant)}")
-    if numbering:
-        said.append(f"columns that seem to number the rows; if so, --ignore them: {listed_names(numbering)}")
-    return said
-
-
-def _numbers_rows(column: pd.Series[Any]) -> bool:
-    if not pd.api.types.is_integer_dtype(column.dtype) or len(column) < 10 or not column.is_unique:
-        return False
-    consecutive = bool((column.diff().iloc[1:] == 1).all())
-    name = str(column.name).lower()
-    return consecutive or name in _ROW_NUMBER_NAMES or name.endswith(("_id", " id"))
+    if without == n_rows:
+        raise ValueError(f"columns {listed_names(gaps.index)} have no row without a missing value; nothing is left")

@@ -2,76 +2,111 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dask
+import dask.dataframe as dd
 import pandas as pd
+import pyarrow as pa
+from distributed.scheduler import KilledWorker
+from pyarrow.dataset import dataset, field
 
-from icqr.cli.building import make_model, make_parameters, need_report
-from icqr.cli.checking import OPTIONS, interval_columns, judged, say_audit
-from icqr.cli.console import block_progress, note, say
-from icqr.cli.data import check_column
+from icqr import save
+from icqr._parquet import Piece, listed, pieces_of, schema_of
+from icqr.cli.console import block_progress, listed_names, note, say
+from icqr.cli.data import UserTable, check_column, check_gaps
+from icqr.cli.judging import AUDITED, check_report, judge, say_audit
 from icqr.cli.models import (
     MODEL_ENDINGS,
-    check_kept,
-    columns_of,
+    check_destination,
+    chosen_columns,
+    columns_to_read,
+    features_of,
     load_model,
+    make_model,
+    make_parameters,
     predicted_words,
     say_fitted,
-    wanted_columns,
-    wish_of,
 )
-from icqr.cli.options import Bounds, Setting, Source, Wanted
-from icqr.cli.reading import Table, Wish
-from icqr.cli.wording import listed_names, need
-from icqr.cli.writing import check_destination
-from icqr.persistence import save
+from icqr.cli.options import Setting, Source, TextFormat
+from icqr.cli.reading import as_series, is_text, is_written_index
+from icqr.dask import (
+    ICQR,
+    LostWorkerError,
+    connect,
+    coverage_counts,
+    dashboard,
+    on_dask,
+    progress,
+    sample,
+    write_parquet,
+)
 
-_SEARCHED_ROWS = 200_000  # regions are searched in a sample of so many
+#: Models that train on all rows, on the workers.
+_DASK_ESTIMATORS = {
+    "lightgbm": ("lightgbm", "DaskLGBMRegressor"),
+    "xgboost": ("xgboost.dask", "DaskXGBRegressor"),
+}
+#: Other models, importances, groups and an audit's regions are learned from a sample of this many rows.
+_SAMPLE_ROWS = 200_000
 _MOST_GROUPS = 20  # named
 
 
-def fit_on_dask(source: Source, setting: Setting, out: str, scheduler: str | None) -> None:
+# -- The commands ----------------------------------------------------------------------------------------
+
+
+def fit_on_dask(
+    data: str, source: Source, setting: Setting, recommended: bool, out: str, scheduler: str | None
+) -> None:
     """Do what `icqr fit` says, on Dask."""
     check_destination(out, "--out", MODEL_ENDINGS)
     estimator = make_model(setting.model)
-    with _cluster(scheduler):
-        from icqr._cluster import dask_twin, is_dask_estimator
-        from icqr.cli.blocks import check_block_numbers, open_blocks
-        from icqr.dask import ICQR, SAMPLE_ROWS
+    trains_on_all = setting.model in _DASK_ESTIMATORS and not recommended
+    if trains_on_all:
+        module, name = _DASK_ESTIMATORS[setting.model]
+        estimator = getattr(importlib.import_module(module), name)()
 
-        table = open_blocks(str(source.data), Wish(ignore=source.ignore))
-        for name in source.ignore:
-            check_column([*table.example.columns, *table.unused], name, "--ignore")
+    with _cluster(scheduler):
+        ignore = source.ignore or []
+        table = _open_blocks(data, ignore=ignore)
+        columns = list(map(str, table.example.columns))
+        for name in ignore:
+            check_column([*columns, *table.unused], name, "--ignore")
         if source.target is None:
-            columns = listed_names(map(str, table.example.columns))
-            raise ValueError(f"--target must be given: the column to predict, one of {columns}")
-        frame, n_rows = check_block_numbers(table, [source.target], ["--target"], source.drop_missing)
-        features = [name for name in table.example.columns if name != source.target]
-        parameters = make_parameters(setting, estimator, table.example[features])
-        if n_rows > SAMPLE_ROWS and not is_dask_estimator(dask_twin(parameters["estimator"])):
-            what = "--recommended" if setting.recommended else f"--model {setting.model}"
-            others = "without it, --model lightgbm" if setting.recommended else "--model lightgbm"
-            table.notes.append(
-                f"{what} is fitted on a random sample of {SAMPLE_ROWS:,} rows; {others} and --model xgboost train on "
-                "all"
-            )
+            raise ValueError(f"--target must be given: the column to predict, one of {listed_names(columns)}")
+        frame, n_rows = _check_numbers(table, [source.target], ["--target"], source.drop_missing)
+        features = [name for name in columns if name != source.target]
+        parameters = make_parameters(setting, estimator, features, recommended)
         for text in table.notes:
             note(text)
-        parameters["estimator"] = dask_twin(parameters["estimator"])
-        model = ICQR(**parameters).fit(frame[features], frame[source.target])
-        local = model.to_local()
-        save(local, out)
-    described = f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {source.target!r})"
-    say_fitted(described, local, out)
+        if n_rows > _SAMPLE_ROWS and not trains_on_all:
+            what = "--recommended" if recommended else f"--model {setting.model}"
+            others = "without it, --model lightgbm" if recommended else "--model lightgbm"
+            sampled = f"is fitted on a random sample of {_SAMPLE_ROWS:,} rows"
+            note(f"{what} {sampled}; {others} and --model xgboost train on all")
+
+        model = ICQR(**parameters).fit(frame[features], frame[source.target], sample_rows=_SAMPLE_ROWS).to_local()
+        save(model, out)
+    say_fitted(f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {source.target!r})", model, out)
 
 
-def predict_on_dask(model_file: str, data: str, out: str, wanted: Wanted, scheduler: str | None) -> None:
+def predict_on_dask(
+    model_file: str,
+    data: str,
+    out: str,
+    coverage: float | None,
+    explain: bool,
+    keep: Sequence[str],
+    scheduler: str | None,
+) -> None:
     """Do what `icqr predict` says, on Dask: a folder with a Parquet file for each block."""
     if out == "-":
         raise ValueError("--out must be given with --engine dask: a new folder for Parquet files")
@@ -79,28 +114,23 @@ def predict_on_dask(model_file: str, data: str, out: str, wanted: Wanted, schedu
         raise ValueError(f"--out: {out} exists; with --engine dask it is a new folder for Parquet files")
     model = load_model(model_file)
     with _cluster(scheduler):
-        import dask.dataframe as dd
-        from pyarrow.dataset import dataset, field
-
-        from icqr.cli.blocks import open_blocks
-        from icqr.dask import on_dask, write_parquet
-
-        table = open_blocks(data, wish_of(model))
-        opened = Table(data, table.example, table.notes, unused=table.unused)
-        check_kept(wanted, opened.names)
-        columns = list(columns_of(model, opened, wanted.keep))
-        explained = on_dask(model).explain(table.frame[columns], wanted.coverage)
-        predicted = wanted_columns(explained, wanted)
-        if wanted.keep:
-            kept = open_blocks(data, Wish(only=(), keep=wanted.keep))  # as the files have them
-            meta = pd.concat([kept.example[wanted.keep], predicted._meta], axis=1)
-            given = (kept.frame[wanted.keep], predicted)
-            predicted = dd.map_partitions(_beside, *given, meta=meta, align_dataframes=False)
+        as_text, only = columns_to_read(model)
+        table = _open_blocks(data, as_text=as_text, only=only)
+        opened = UserTable(data, table.example, table.notes, unused=table.unused)
+        for name in keep:
+            check_column(opened.names, name, "--keep")
+        columns = list(features_of(model, opened, keep))
+        predicted = chosen_columns(on_dask(model).explain(table.frame[columns], coverage), explain, keep)
+        if keep:
+            kept = _open_blocks(data, only=(), keep=keep)  # as the files have them
+            example = pd.concat([kept.example[list(keep)], predicted._meta], axis=1)
+            parts = (kept.frame[list(keep)], predicted)
+            predicted = dd.map_partitions(_beside, *parts, meta=example, align_dataframes=False)
         folder = write_parquet(predicted, out)
     without = dataset(folder).count_rows(filter=field("promised") == 0)
-    said = predicted_words(model, table.n_rows, wanted, out, without)
     n_files = len(list(folder.iterdir()))
-    say(f"{said} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})")
+    words = predicted_words(model, coverage, table.n_rows, without, out)
+    say(f"{words} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})")
 
 
 def _beside(kept: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
@@ -108,56 +138,138 @@ def _beside(kept: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
 
 
 def audit_on_dask(
-    source: Source, bounds: Bounds, seed: int, report_path: str | None, json: bool, scheduler: str | None
+    data: str,
+    names: tuple[str, str, str],
+    drop_missing: bool,
+    coverage: float,
+    groups: str | None,
+    seed: int,
+    report_path: str | None,
+    json: bool,
+    scheduler: str | None,
 ) -> None:
     """Do what `icqr audit` says, on Dask: coverage is counted over all rows, regions are searched in a sample."""
-    need_report(report_path)
+    check_report(report_path)
     with _cluster(scheduler):
-        from icqr.cli.blocks import check_block_numbers, open_blocks
-        from icqr.dask import sample
-
-        table = open_blocks(str(source.data))
-        names = interval_columns(source, bounds)
-        frame, n_rows = check_block_numbers(table, names, OPTIONS, source.drop_missing)
-        if bounds.groups is not None:
-            check_column(table.example.columns, bounds.groups, "--groups")
+        table = _open_blocks(data)
+        frame, n_rows = _check_numbers(table, names, AUDITED, drop_missing)
+        if groups is not None:
+            check_column(table.example.columns, groups, "--groups")
         for text in table.notes:
             note(text)
-        X, y = sample(frame.drop(columns=names[0]), frame[names[0]], _SEARCHED_ROWS)
+        X, y = sample(frame.drop(columns=names[0]), frame[names[0]], _SAMPLE_ROWS)
         rows = pd.DataFrame(X).assign(**{names[0]: y})[list(table.example.columns)]
         described, counted = f"{table.name} ({n_rows:,} rows)", []
         if len(rows) < n_rows:
             described = f"{table.name} ({len(rows):,} of {n_rows:,} rows, drawn at random)"
-            counted = _counted(frame, names, bounds)
-    found, summary = judged(rows, names, bounds, seed, report_path, described)
+            counted = _counted(frame, names, groups)
+    result, summary = judge(rows, names, coverage, groups, seed, report_path, described)
     if counted:
         summary["all_rows"] = counted
-    say_audit(found, summary, report_path, json, counted)
+    say_audit(result, summary, report_path, json, counted)
 
 
-def _counted(frame: Any, names: list[str], bounds: Bounds) -> list[str]:
-    """Say how often the intervals of all rows hold, and those of each group, worst first."""
-    from icqr.dask import coverage_counts
-
-    y, lower, upper = names
-    whole = coverage_counts(frame, y, lower, upper)
-    said = [f"Counted over all {whole['n'].item():,} rows: {whole['coverage'].item():.2%} covered."]
-    if bounds.groups is not None:
-        counts = coverage_counts(frame, y, lower, upper, bounds.groups).sort_values("coverage", kind="stable")
-        said += [
-            f"{bounds.groups} = {group}: {row['coverage']:.2%} of {int(row['n']):,} rows covered."
+def _counted(frame: Any, names: tuple[str, str, str], groups: str | None) -> list[str]:
+    """Return sentences on how often the intervals of all rows hold, and those of each group, worst first."""
+    whole = coverage_counts(frame, *names)
+    sentences = [f"Counted over all {whole['n'].item():,} rows: {whole['coverage'].item():.2%} covered."]
+    if groups is not None:
+        counts = coverage_counts(frame, *names, groups).sort_values("coverage", kind="stable")
+        sentences += [
+            f"{groups} = {group}: {row['coverage']:.2%} of {int(row['n']):,} rows covered."
             for group, row in counts.head(_MOST_GROUPS).iterrows()
         ]
-    return said
+    return sentences
+
+
+# -- Parquet files as blocks -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BlockTable:
+    """Rows of Parquet files, none of them read yet; `example` has their columns without a row."""
+
+    name: str
+    frame: Any
+    example: pd.DataFrame
+    n_rows: int
+    notes: list[str]
+    unused: list[str]
+
+
+def _open_blocks(
+    data: str,
+    as_text: Collection[str] = (),
+    only: Collection[str] | None = None,
+    keep: Collection[str] = (),
+    ignore: Collection[str] = (),
+) -> BlockTable:
+    """Open Parquet files (a file, a folder or a pattern); columns are chosen as in `read_data`."""
+    files = [str(Path(file).absolute()) for file in listed(data)]  # workers may be in another folder
+    fields = [column for column in schema_of(files) if not is_written_index(column.name)]
+    pieces = pieces_of(files)
+    n_rows = sum(piece.n_rows for piece in pieces)
+    if not n_rows or not fields:
+        raise ValueError(f"{data}: {len(files):,} files without a row")
+
+    wanted = [
+        column.name in keep or (column.name not in ignore and (only is None or column.name in only))
+        for column in fields
+    ]
+    schema = pa.schema([column for column, is_wanted in zip(fields, wanted, strict=True) if is_wanted])
+    unused = [column.name for column, is_wanted in zip(fields, wanted, strict=True) if not is_wanted]
+    # Text is text: whether it holds dates could be told only from all rows, and a block has some of them.
+    texts = tuple(column.name for column in schema if column.name in as_text or _holds_text(column.type))
+    notes: list[str] = []
+    example = _converted(schema.empty_table(), texts, tuple(keep), notes)
+    with dask.config.set({"dataframe.convert-string": False}):  # text as the local engine has it
+        options = {"schema": schema, "texts": texts, "kept": tuple(keep)}
+        frame = dd.from_map(_read_block, pieces, **options, meta=example, label="read-parquet")
+    return BlockTable(data, frame, example, n_rows, notes, unused)
+
+
+def _holds_text(kind: Any) -> bool:
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _read_block(piece: Piece, columns: Any = None, *, schema: Any, texts: Sequence[str], kept: Sequence[str]) -> Any:
+    """Read a piece of a file; Dask asks for the `columns` that are used."""
+    names = schema.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    return _converted(piece.read(pa.schema([schema.field(name) for name in names])), texts, kept, [])
+
+
+def _converted(table: Any, texts: Sequence[str], kept: Sequence[str], notes: list[str]) -> pd.DataFrame:
+    def converted(name: str) -> Any:
+        if name in kept:
+            return table[name].to_pandas()
+        return as_series(table[name], name, name in texts, TextFormat(), notes)
+
+    return pd.DataFrame({name: converted(name) for name in table.column_names})
+
+
+def _check_numbers(
+    table: BlockTable, names: Sequence[str], options: Sequence[str], drop_missing: bool
+) -> tuple[Any, int]:
+    """Return the rows in which these columns are known numbers, and how many; raise if they hold text or gaps."""
+    for name, option in zip(names, options, strict=True):
+        check_column(table.example.columns, name, option)
+        if not pd.api.types.is_numeric_dtype(table.example[name].dtype):
+            raise ValueError(f"{option}: column {name!r} must hold numbers, but it holds text")
+    missing = table.frame[list(names)].isna()
+    gaps, without = dask.compute(missing.sum(), missing.any(axis=1).sum())
+    check_gaps(gaps, int(without), table.n_rows, drop_missing)
+    if not without:
+        return table.frame, table.n_rows
+    table.notes.append(f"{without:,} of {table.n_rows:,} rows are left out: {listed_names(names)} missing there")
+    return table.frame.dropna(subset=list(names)), table.n_rows - int(without)
+
+
+# -- The cluster -----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _cluster(scheduler: str | None) -> Iterator[Any]:
-    """Give a client of the scheduler or of a cluster here, with progress; say where its dashboard is."""
-    for module in ("dask.dataframe", "distributed"):
-        need(module, "--engine dask", "icqr[dask]")
-    from icqr.dask import LostWorkerError, connect, dashboard, progress
-
+    """Yield a client of the scheduler or of a cluster here, with progress; say where its dashboard is."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error, in one line
     local: dict[str, Any] = (
         {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL} if scheduler is None else {}
@@ -169,7 +281,7 @@ def _cluster(scheduler: str | None) -> Iterator[Any]:
         try:
             with block_progress() as report, progress(report):
                 yield client
-        except LostWorkerError as error:
+        except (LostWorkerError, KilledWorker) as error:
             raise ConnectionError(str(error)) from error
 
 

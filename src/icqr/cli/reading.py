@@ -1,156 +1,106 @@
-"""A user's table file as a DataFrame: CSV, Parquet, Feather or JSON lines, compressed or not, told apart by content."""
+"""A user's file as an Arrow table: CSV, Parquet, Feather or JSON lines, compressed or not, told apart by content."""
 
 from __future__ import annotations
 
 import bz2
 import codecs
+import csv
 import gzip
 import io
+import json
 import lzma
 import re
 import sys
+import tempfile
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, cast
 
+import numpy as np
 import pandas as pd
 
-from icqr.cli.columns import as_series, as_written, is_written_index
-from icqr.cli.dialect import find_dialect, note_thousands
-from icqr.cli.wording import listed_names, need
+try:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.feather
+    import pyarrow.json
+    import pyarrow.parquet
+except ImportError as error:
+    raise ImportError('reading tables needs pyarrow: pip install "icqr[cli]"') from error
+
+from icqr.cli import notes
+from icqr.cli.console import listed_names
+from icqr.cli.options import TextFormat
 
 #: More columns than this are taken for a mistake: a table on its side, or not a table.
 MOST_COLUMNS = 10_000
-#: Texts that stand for a missing value in CSV files, beside those that pyarrow knows.
-MISSING = ("?", "None", "<NA>")
+#: Texts that stand for a missing value in CSV files.
+MISSING = (*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>")
+#: A file that unpacks to more bytes than this, and to more than so many times its size, is no table.
+MOST_UNPACKED, MOST_TIMES = 1 << 28, 200
+#: JSON lines with more brackets are tried by Python's parser first, which survives any depth.
+_MOST_BRACKETS = 500
+_WIDE_CODES = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
+_DAY = 86_400_000_000  # in microseconds
+_DAYS = "they are taken as days since 1970-01-01"
 _HEAD = 1 << 20
 _BLOCK = 1 << 23
-_BINARY = {b"PAR1": "parquet", b"ARROW1": "feather", b"FEA1": "feather"}
-_KINDS = {"parquet": "Parquet", "feather": "Feather", "json": "JSON lines", "csv": "CSV"}
+_FORMATS = {b"PAR1": "Parquet", b"ARROW1": "Feather", b"FEA1": "Feather"}
 _NOT_TABLES = {
     b"\xd0\xcf\x11\xe0": "an Excel workbook; save it as CSV",
-    b"%PDF": "a PDF document",
-    b"\x89HDF": "an HDF5 file; save the table as Parquet or CSV",
-    b"SQLite format 3": "an SQLite database; save the table as CSV",
     b"\x80\x04\x95": "a Python pickle, which is not read here because it can run code; save the table as Parquet",
 }
+_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile, NotImplementedError)
 
 
-@dataclass
-class Table:
-    """A table that was read.
+class RawTable(NamedTuple):
+    """A table that was read, and of a CSV file the columns to keep as text, and its first rows as they are written."""
 
-    Attributes
-    ----------
-    name : str
-        The file's name.
-    frame : DataFrame
-        Columns of numbers and text.
-    notes : list of str
-        What was done to columns, and what the user might not expect.
-    target : str or None
-        The column to predict, where it is known.
-    kept : DataFrame
-        Columns as the file has them: an id keeps its leading zeros, and a date is a date.
-    unused : list of str
-        Names of other columns.
-    """
-
-    name: str
-    frame: pd.DataFrame
-    notes: list[str] = field(default_factory=list)
-    target: str | None = None
-    kept: pd.DataFrame = field(default_factory=pd.DataFrame)
-    unused: list[str] = field(default_factory=list)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of all columns that the file has."""
-        return [*map(str, self.frame.columns), *self.unused]
+    columns: Any
+    texts: Any = None
+    sample: Sequence[Sequence[str]] = ()
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What is wanted of a file's columns.
+def read_file(path: str, text_format: TextFormat, as_text: Collection[str], keep: Collection[str]) -> RawTable:
+    """Read a file, or standard input ("-"), by what its first bytes say it is.
 
-    Parameters
-    ----------
-    text : collection of str
-        Columns to take as text even if all their values look like numbers.
-    only : collection of str, optional
-        Columns to read as numbers or text; of the others only the names are looked at. By default all.
-    keep : collection of str
-        Columns to give as the file has them, too.
-    ignore : collection of str
-        Columns of which only the names are looked at.
-    """
-
-    text: Collection[str] = ()
-    only: Collection[str] | None = None
-    keep: Collection[str] = ()
-    ignore: Collection[str] = ()
-
-    def reads(self, name: str) -> bool:
-        """Tell whether a column is read as numbers or text."""
-        return name not in self.ignore and (self.only is None or name in self.only)
-
-    def needs(self, name: str) -> bool:
-        """Tell whether a column is wanted in some way."""
-        return self.reads(name) or name in self.keep
-
-
-EVERYTHING = Wish()
-
-
-def read_table(path: str, *, encoding: str | None = None, wish: Wish = EVERYTHING) -> Table:
-    r"""Read a table.
-
-    Parameters
-    ----------
-    path : str
-        A file, or "-" for standard input.
-    encoding : str, optional
-        Of text files; by default UTF-8, or UTF-16 if the file begins with its mark.
-    wish : Wish
-        What is wanted of its columns.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "rooms.csv")
-    ...     size = file.write_text("size;city\n12,5;Bern\n20;Genf\n", encoding="utf-8")
-    ...     read_table(str(file)).frame
-       size  city
-    0  12.5  Bern
-    1  20.0  Genf
+    Of a CSV file, the columns `as_text` are text even if all their values look like numbers, and those to `keep` are
+    returned as they are written, too.
     """
     name = "standard input" if path == "-" else path
-    need("pyarrow", "reading tables", "icqr[cli]")
-    try:
-        with _opened(path) as packed, _unpacked(packed, name) as stream:
-            notes: list[str] = []
-            table, kept = _columns_in(stream, name, encoding, wish, notes)
-    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile) as error:
-        raise ValueError(f"{name} is compressed and damaged: {error}") from error
-    return _as_table(table, kept, name, wish, notes)
+    with _opened(path) as packed, _unpacked(packed, name) as stream:
+        head = stream.read(_HEAD)
+        stream.seek(0)
+        if not head.strip():
+            raise ValueError(f"{name} is empty; a table with a line of column names is needed")
+        file_format = _format(head, name, text_format)
+        try:
+            if file_format == "CSV":
+                return _read_csv(stream, head, name, text_format, as_text, keep)
+            if file_format == "Parquet":
+                # A small file may claim billions of values.
+                about = pyarrow.parquet.ParquetFile(stream).metadata
+                _check_size(8 * about.num_rows * about.num_columns, stream.seek(0, io.SEEK_END), name)
+                return RawTable(pyarrow.parquet.read_table(stream))
+            if file_format == "Feather":
+                return RawTable(pyarrow.feather.read_table(stream))
+            _check_depth(stream, name)
+            return RawTable(pyarrow.json.read_json(stream, pyarrow.json.ReadOptions(block_size=_BLOCK)))
+        except (pa.ArrowException, OSError) as error:
+            words = " ".join(str(error).split()).removeprefix(f"{file_format.partition(' ')[0]} parse error: ")
+            raise ValueError(f"{name} can't be read as {file_format}: {words[:300]}") from error
 
 
-def read_parquet_files(pattern: str, wish: Wish = EVERYTHING) -> Table:
+def read_parquet_files(pattern: str) -> Any:
     """Read the Parquet files of a pattern, in the order of their names, as one table."""
-    need("pyarrow.parquet")
     from icqr._parquet import listed, pieces_of, schema_of
 
     files = listed(pattern)
     schema = schema_of(files)
-    parts = [piece.read(schema) for piece in pieces_of(files)]
-    table = need("pyarrow").concat_tables([schema.empty_table(), *parts])
-    return _as_table(table, None, pattern, wish, [])
+    return pa.concat_tables([schema.empty_table(), *(piece.read(schema) for piece in pieces_of(files))])
 
 
 # -- Files -----------------------------------------------------------------------------------------------
@@ -158,7 +108,7 @@ def read_parquet_files(pattern: str, wish: Wish = EVERYTHING) -> Table:
 
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
-    """Open a file, or say that it is a folder; what can't be rewound (standard input, a pipe) is read at once."""
+    """Open a file; what can't be rewound (standard input, a pipe) is read at once."""
     if path == "-":
         yield io.BytesIO(sys.stdin.buffer.read())
         return
@@ -170,200 +120,336 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         yield stream if stream.seekable() else io.BytesIO(stream.read())
 
 
-def _unpacked(stream: IO[bytes], name: str) -> Any:
-    """Give the stream, decompressed if its first bytes say that it is compressed."""
+@contextmanager
+def _unpacked(stream: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """Unpack a stream into a temporary file if its first bytes say that it is compressed; stop at a bomb."""
+    openers = {
+        b"\x1f\x8b": gzip.open,
+        b"BZh": bz2.open,
+        b"\xfd7zXZ\x00": lzma.open,
+        b"\x28\xb5\x2f\xfd": lambda packed: pa.CompressedInputStream(packed, "zstd"),
+        b"PK\x03\x04": lambda packed: _open_zip(packed, name),
+    }
     head = stream.read(8)
+    opener = next((opener for magic, opener in openers.items() if head.startswith(magic)), None)
+    size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
-    if head.startswith(b"\x1f\x8b"):
-        return gzip.open(stream)
-    if head.startswith(b"BZh"):
-        return bz2.open(stream)
-    if head.startswith(b"\xfd7zXZ\x00"):
-        return lzma.open(stream)
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return _unzstd(stream, name)
-    if head.startswith(b"PK\x03\x04"):
-        return _unzipped(stream, name)
-    return stream
+    if opener is None:
+        yield stream
+        return
+
+    with tempfile.SpooledTemporaryFile(max_size=1 << 26) as unpacked:
+        try:
+            with cast("Any", opener)(stream) as packed:
+                while block := packed.read(_HEAD):
+                    unpacked.write(block)
+                    _check_size(unpacked.tell(), size, name)
+        except (*_DAMAGED, OSError) as error:
+            raise ValueError(f"{name} is compressed and damaged: {error}") from error
+        unpacked.seek(0)
+        yield cast("IO[bytes]", unpacked)
 
 
-def _unzstd(stream: IO[bytes], name: str) -> IO[bytes]:
-    try:
-        return io.BytesIO(need("pyarrow").CompressedInputStream(stream, "zstd").read())
-    except OSError as error:
-        raise ValueError(f"{name} is compressed and damaged: {error}") from error
+def _check_size(unpacked: int, packed: int, name: str) -> None:
+    if unpacked > max(MOST_UNPACKED, MOST_TIMES * packed):
+        raise ValueError(
+            f"{name} is refused: its {packed:,} bytes unpack to more than {MOST_TIMES} times as many, which no "
+            "table of use does. If you trust it, unpack it first"
+        )
 
 
-def _unzipped(stream: IO[bytes], name: str) -> IO[bytes]:
+def _open_zip(stream: IO[bytes], name: str) -> IO[bytes]:
     archive = zipfile.ZipFile(stream)
-    files = [member.filename for member in archive.infolist() if not member.is_dir()]
-    if "[Content_Types].xml" in files:
+    files = [member for member in archive.infolist() if not member.is_dir()]
+    names = [member.filename for member in files]
+    if "[Content_Types].xml" in names:
         raise ValueError(f"{name} is an Excel workbook; save it as CSV")
     if len(files) != 1:
-        raise ValueError(f"{name} must hold one file, but has {len(files)}: {listed_names(files)}; unpack it first")
+        raise ValueError(f"{name} must hold one file, but has {len(files)}: {listed_names(names)}; unpack it first")
+    if files[0].flag_bits & 1:
+        raise ValueError(f"{name} is encrypted; unpack it first")
     return archive.open(files[0])
 
 
-# -- Formats ---------------------------------------------------------------------------------------------
-
-
-def _columns_in(
-    stream: Any, name: str, encoding: str | None, wish: Wish, notes: list[str]
-) -> tuple[Any, pd.DataFrame | None]:
-    """Read a stream by what its first bytes say it is; of a CSV file give also the columns to keep."""
-    head = stream.read(_HEAD)
-    stream.seek(0)
-    if not head.strip():
-        raise ValueError(f"{name} is empty; a table with a line of column names is needed")
-    kind = _kind(head, name)
-    arrow = need("pyarrow")
-    try:
-        if kind == "csv":
-            return _read_csv(stream, head, name, encoding, wish, notes)
-        if kind == "parquet":
-            table = need("pyarrow.parquet").read_table(io.BytesIO(stream.read()))
-        elif kind == "feather":
-            table = need("pyarrow.feather").read_table(io.BytesIO(stream.read()))
-        else:
-            reader = need("pyarrow.json")
-            table = reader.read_json(stream, reader.ReadOptions(block_size=_BLOCK))
-        return table, None
-    except (arrow.ArrowException, OSError) as error:
-        said = " ".join(str(error).split()).removeprefix(f"{_KINDS[kind].partition(' ')[0]} parse error: ")
-        raise ValueError(f"{name} can't be read as {_KINDS[kind]}: {said[:300]}") from error
-
-
-def _kind(head: bytes, name: str) -> str:
-    for magic, kind in _BINARY.items():
+def _format(head: bytes, name: str, text_format: TextFormat) -> str:
+    """Return the format that the first bytes say, or refuse what is no table."""
+    for magic, file_format in _FORMATS.items():
         if head.startswith(magic):
-            return kind
+            return file_format
     for magic, what in _NOT_TABLES.items():
         if head.startswith(magic):
             raise ValueError(f"{name} is {what}")
+
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:100].lower()
-    if start.startswith((b"<!doctype html", b"<html")):
-        raise ValueError(f"{name} is a web page, not a table; was the download refused?")
+    if start.startswith((b"<!doctype html", b"<html", b"<?xml")):
+        raise ValueError(f"{name} is a web page or XML, not a table; was the download refused?")
     if re.match(rb"\[\s*[{\[]", start):
         raise ValueError(f"{name} is a JSON list; JSON lines are read: one object per line (jq -c '.[]' makes them)")
     if re.match(rb'\{\s*"', start):
-        return "json"
-    if b"\x00" in head and not _utf16(head):
+        return "JSON lines"
+    if b"\x00" in head and _encoding(text_format.encoding, head, name) not in _WIDE_CODES:
         raise ValueError(f"{name} is not text, Parquet or Feather; give a CSV, Parquet, Feather or JSON lines file")
-    return "csv"
+    return "CSV"
 
 
-def _utf16(head: bytes) -> bool:
-    return head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+def _check_depth(stream: IO[bytes], name: str) -> None:
+    """Refuse JSON lines nested so deep that Arrow's parser, which calls itself, would end the process."""
+    for number, line in enumerate(iter(lambda: stream.readline(_BLOCK), b""), start=1):
+        if len(line) == _BLOCK:
+            raise ValueError(f"{name} can't be read as JSON lines: line {number} is longer than {_BLOCK >> 20} MB")
+        if line.count(b"[") + line.count(b"{") > _MOST_BRACKETS:
+            try:
+                json.loads(line)
+            except RecursionError as error:
+                raise ValueError(f"{name} can't be read as JSON lines: line {number} is nested too deep") from error
+            except ValueError:
+                break  # Arrow says better what is wrong
+    stream.seek(0)
+
+
+# -- CSV -------------------------------------------------------------------------------------------------
 
 
 def _read_csv(
-    stream: Any, head: bytes, name: str, encoding: str | None, wish: Wish, notes: list[str]
-) -> tuple[Any, pd.DataFrame | None]:
-    code = _encoding(encoding, head)
-    sample = head.decode(code, errors="replace").removeprefix("\ufeff")
-    separator, decimal = find_dialect(sample)
-    columns = sample.split("\n", 1)[0].count(separator) + 1
-    if columns > MOST_COLUMNS:
-        raise ValueError(_too_many(name, columns if "\n" in sample else None))
-    arrow, reader = need("pyarrow"), need("pyarrow.csv")
-    parsing = reader.ParseOptions(delimiter=separator, newlines_in_values=True)
-    missing = [*reader.ConvertOptions().null_values, *MISSING]
-    conversion = reader.ConvertOptions(
-        null_values=missing,
-        strings_can_be_null=True,
-        decimal_point=decimal,
-        column_types=dict.fromkeys(wish.text, arrow.string()),
-    )
-    # With one thread an error says which row it is; and a small file is read no faster by several.
-    options = reader.ReadOptions(encoding=code, block_size=_BLOCK, use_threads=len(head) == _HEAD)
+    stream: IO[bytes], head: bytes, name: str, text_format: TextFormat, as_text: Collection[str], keep: Collection[str]
+) -> RawTable:
+    code = _encoding(text_format.encoding, head, name)
+    separator, sample = find_separator(head.decode(code, errors="replace").removeprefix("\ufeff"))
+    width = len(sample[0]) if sample else 1
+    check_width(width, name)
+    if len(sample) < 2 and len(head) < _HEAD and not text_format.no_header:
+        raise ValueError(f"{name} has a header but no rows")
+    names = None if not text_format.no_header else [f"column {place}" for place in range(1, width + 1)]
+
+    def read(**options: Any) -> Any:
+        parsing = pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+        conversion = pyarrow.csv.ConvertOptions(**options)
+        # An error says which row it is with one thread only; and a small file is read no faster by several.
+        for use_threads in [False] if len(head) < _HEAD else [True, False]:
+            stream.seek(0)
+            reading = pyarrow.csv.ReadOptions(
+                encoding=code, block_size=_BLOCK, use_threads=use_threads, column_names=names
+            )
+            try:
+                table = pyarrow.csv.read_csv(stream, reading, parsing, conversion)
+                if not any(pa.types.is_binary(kind) for kind in table.schema.types) and table.column_names:
+                    return table
+                raise UnicodeError("text in another encoding")
+            except pa.ArrowInvalid as error:
+                if "UTF8" in str(error):
+                    raise UnicodeError(str(error)) from error
+                if not use_threads:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
     try:
-        table = _read_rows(stream, options, parsing, conversion)
-        table.column_names  # noqa: B018 (decoded here, which may fail)
-    except UnicodeDecodeError as error:
-        raise ValueError(_wrong_encoding(stream, name, code)) from error
-    if any(arrow.types.is_binary(kind) for kind in table.schema.types):
-        raise ValueError(_wrong_encoding(stream, name, code))
-    notes += [text for name, text in note_thousands(sample, separator, decimal, missing) if wish.needs(name)]
-    kept = {one: name for one, name in zip(table.column_names, _names(table), strict=True) if name in wish.keep}
-    if not kept:
-        return table, None
+        table = read(
+            null_values=MISSING,
+            strings_can_be_null=True,
+            decimal_point=text_format.decimal_sign,
+            column_types=dict.fromkeys(as_text, pa.string()),
+        )
+        # Ids keep their leading zeros, and dates the form they have: columns to keep are read again, as text.
+        kept = [column for column in table.column_names if column.strip() in keep]
+        texts = read(include_columns=kept, column_types=dict.fromkeys(kept, pa.string())) if kept else None
+    except UnicodeError as error:
+        raise _decoding_error(stream, name, code) from error
+    return RawTable(table, texts, sample if names is None else [names, *sample])
+
+
+def find_separator(sample: str) -> tuple[str, list[list[str]]]:
+    r"""Return the separator that cuts most lines into as many fields as the first, and the first rows, cut there.
+
+    Examples
+    --------
+    >>> find_separator("size;price\n12,5;3\n20;4,5\n")
+    (';', [['size', 'price'], ['12,5', '3'], ['20', '4,5']])
+    >>> find_separator("name,note\nBern,a;b;c\n")[0]
+    ','
+    """
+    first_line = sample.find("\n") + 1
+    lines = sample[: max(1 << 16, first_line)] if first_line else sample
+    if len(lines) < len(sample):
+        lines = lines[: lines.rfind("\n") + 1]
+
+    cut: dict[str, list[list[str]]] = {}
+    for separator in ",;\t|":
+        try:
+            cut[separator] = [row for row in csv.reader(io.StringIO(lines), delimiter=separator) if row]
+        except csv.Error:  # an open quotation mark, or a field that is too large
+            cut[separator] = []
+
+    def agreement(separator: str) -> tuple[float, int]:
+        rows = cut[separator]
+        width = len(rows[0]) if rows else 0
+        return (sum(len(row) == width for row in rows) / len(rows), width) if width > 1 else (0.0, 0)
+
+    best = max(cut, key=agreement)
+    return best, cut[best]
+
+
+def check_width(width: int, name: str) -> None:
+    """Refuse tables with more columns than anybody means."""
+    if width > MOST_COLUMNS:
+        raise ValueError(
+            f"{name} has more than {MOST_COLUMNS:,} columns ({width:,}); is it a table with a line for each row?"
+        )
+
+
+def _encoding(encoding: str | None, head: bytes, name: str) -> str:
+    """Return the encoding: as the user says, else as the file's mark says, else UTF-8."""
+    if encoding is None:
+        marks = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+        return next((code for mark, code in marks if head.startswith(mark)), "utf-8")
+    try:
+        code = codecs.lookup(encoding).name
+        head[:4].decode(code, errors="replace")
+    except LookupError as error:  # not known, or no encoding of text
+        raise ValueError(f"--encoding {encoding!r} is not known; examples: utf-8, latin-1, cp1252, utf-16") from error
+    return code
+
+
+def _decoding_error(stream: IO[bytes], name: str, code: str) -> ValueError:
+    """Return an error that says where the first bytes are that are not in the encoding."""
+    advice = "say what it is, for example --encoding latin-1 or --encoding cp1252"
     stream.seek(0)
-    as_text = reader.ConvertOptions(include_columns=list(kept), column_types=dict.fromkeys(kept, arrow.string()))
-    texts = _read_rows(stream, options, parsing, as_text).to_pandas().set_axis(list(kept.values()), axis=1)
-    return table, texts.apply(as_written, args=(decimal, missing))
-
-
-def _read_rows(stream: Any, options: Any, *others: Any) -> Any:
-    read_csv = need("pyarrow.csv").read_csv
-    try:
-        return read_csv(stream, options, *others)
-    except need("pyarrow").ArrowInvalid:
-        if not options.use_threads:
-            raise
-        options.use_threads = False
-        stream.seek(0)
-        return read_csv(stream, options, *others)
-
-
-def _encoding(given: str | None, head: bytes) -> str:
-    if given is None:
-        return "utf-16" if _utf16(head) else "utf-8"
-    try:
-        return codecs.lookup(given).name
-    except LookupError as error:
-        raise ValueError(f"--encoding {given!r} is not known; examples: utf-8, latin-1, cp1252, utf-16") from error
-
-
-def _wrong_encoding(stream: Any, name: str, code: str) -> str:
-    """Say where the first bytes are that are not in the encoding."""
-    stream.seek(0)
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(() if code in _WIDE_CODES else stream, start=1):
         try:
             line.decode(code)
         except UnicodeDecodeError as error:
-            byte = line[error.start]
-            return (
-                f"{name} is not {code.upper()} (line {number}, byte 0x{byte:02x}); say what it is, for example "
-                "--encoding latin-1 or --encoding cp1252"
-            )
-    return f"{name} is not {code.upper()}; say what it is, for example --encoding latin-1"
+            return ValueError(f"{name} is not {code.upper()} (line {number}, byte 0x{line[error.start]:02x}); {advice}")
+    return ValueError(f"{name} is not {code.upper()}; {advice}")
 
 
 # -- Columns ---------------------------------------------------------------------------------------------
 
 
-def _too_many(name: str, columns: int | None) -> str:
-    count = "" if columns is None else f" ({columns:,})"
-    return f"{name} has more than {MOST_COLUMNS:,} columns{count}; is it a table with a line for each row?"
+def is_written_index(name: str) -> bool:
+    """Tell whether pandas gave this name, to an index without one, when it wrote Parquet: no column of the user's."""
+    return re.fullmatch(r"__index_level_\d+__", name) is not None
 
 
-def _names(table: Any) -> list[str]:
-    return [str(one).strip() or f"column {place}" for place, one in enumerate(table.column_names, start=1)]
+def as_series(values: Any, name: str, as_text: bool, text_format: TextFormat, found: list[str]) -> pd.Series[Any]:
+    """Return an Arrow column as numbers or text, dates as days, and add to `found` notes on what was done to it.
+
+    Examples
+    --------
+    >>> notes = []
+    >>> dates = pa.chunked_array([["2024-03-01", None]]).cast(pa.timestamp("s"))
+    >>> as_series(dates, "day", False, TextFormat(), notes).tolist()
+    [19783.0, nan]
+    >>> notes
+    ["column 'day' holds dates: they are taken as days since 1970-01-01"]
+    """
+    kinds = pa.types
+    if kinds.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    kind = values.type
+    if as_text and not kinds.is_nested(kind):
+        return pd.Series(values.cast(pa.string()).to_pandas())
+    if is_text(kind):
+        return _from_text(pd.Series(values.to_pandas()), name, text_format, found)
+    if kinds.is_null(kind):
+        return pd.Series(np.full(len(values), np.nan))
+    if kinds.is_date(kind) or kinds.is_timestamp(kind):
+        found.append(f"column {name!r} holds dates: {_DAYS}")
+        return _days(values.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False))
+    if kinds.is_time(kind) or kinds.is_duration(kind):
+        what = "times of day" if kinds.is_time(kind) else "durations"
+        found.append(f"column {name!r} holds {what}: they are taken as days (0.5 is 12 hours)")
+        return _days(values.cast(pa.time64("us") if kinds.is_time(kind) else pa.duration("us"), safe=False))
+    if kinds.is_decimal(kind) or kinds.is_float16(kind) or (kinds.is_boolean(kind) and values.null_count):
+        return pd.Series(values.cast(pa.float64()).to_pandas())
+    if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
+        return pd.Series(values.to_pandas())
+    raise ValueError(
+        f"column {name!r} holds values of the kind {str(kind)[:60]}; columns must be numbers, text, dates or "
+        "true/false. --ignore it, or turn it into such columns"
+    )
 
 
-def _checked_names(table: Any, name: str, wish: Wish) -> list[str]:
-    """Give the columns' names, stripped, or say what is wrong with them."""
-    if table.num_columns > MOST_COLUMNS:
-        raise ValueError(_too_many(name, table.num_columns))
-    names = _names(table)
-    twice = [one for one, count in Counter(names).items() if count > 1 and wish.needs(one)]
-    if twice:
-        raise ValueError(f"{name} has columns of the same name: {listed_names(twice)}; rename them")
-    if not table.num_rows or not table.num_columns:
-        raise ValueError(f"{name} has a header but no rows")
-    return names
+def is_text(kind: Any) -> bool:
+    """Tell whether an Arrow type is one of text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _as_table(table: Any, kept: Any, name: str, wish: Wish, notes: list[str]) -> Table:
-    table = table.drop_columns([one for one in table.column_names if is_written_index(one)])
-    names = _checked_names(table, name, wish)
-    read = {
-        one: as_series(table.column(place), one, one in wish.text, notes)
-        for place, one in enumerate(names)
-        if wish.reads(one)
-    }
-    if kept is None:
-        kept = table.select([names.index(one) for one in wish.keep if one in names]).to_pandas()
-        kept = kept.set_axis([one for one in wish.keep if one in names], axis=1)
-    unused = list(dict.fromkeys(one for one in names if one not in read))
-    return Table(name, pd.DataFrame(read), notes, kept=kept, unused=unused)
+def _days(values: Any) -> pd.Series[Any]:
+    numbers = values.cast(pa.int64()).to_pandas()
+    return pd.Series(numbers.to_numpy(dtype=np.float64, na_value=np.nan) / _DAY)
+
+
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+#: Other dates are told apart from text by a year of four digits.
+_OTHER_DATE = re.compile(
+    r"(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[ -][A-Za-z]{3}[ -]\d{4})"
+    r"([ T]\d{1,2}:\d{2}(:\d{2})?)?|\d{8}T\d{6}"
+)
+_NUMBER = r"[+-]?\d+(\.\d+)?"
+#: Numbers with a comma, or with thousands parted by some sign.
+_SIGNED_NUMBER = re.compile(r"[+-]?(\d+,\d+|\d{1,3}([,.' ])\d{3}(\2\d{3})*([.,]\d+)?)")
+
+
+def _from_text(column: pd.Series[Any], name: str, text_format: TextFormat, found: list[str]) -> pd.Series[Any]:
+    """Return text as it is, or as the numbers or dates that it is the written form of; refuse what is in doubt."""
+    distinct = pd.Series(column.dropna().unique(), dtype=object)
+    if not len(distinct):
+        return column
+
+    if text_format.thousands is not None:
+        thousands, decimal = re.escape(text_format.thousands), re.escape(text_format.decimal_sign)
+        written = rf"[+-]?(\d{{1,3}}({thousands}\d{{3}})+|\d+)({decimal}\d+)?"
+        if distinct.str.fullmatch(written).all():
+            plain = distinct.str.replace(text_format.thousands, "", regex=False)
+            numbers = plain.str.replace(text_format.decimal_sign, ".", regex=False).astype(float)
+            return column.map(dict(zip(distinct, numbers, strict=True))).astype(float)
+
+    elif text_format.decimal is None:
+        signed = distinct.str.fullmatch(_SIGNED_NUMBER)
+        if signed.any() and (signed | distinct.str.fullmatch(_NUMBER)).all():
+            raise ValueError(
+                f"column {name!r} holds numbers like {distinct[signed].iloc[0]!r}; say --decimal , if a comma is the "
+                "decimal sign, or which sign is between --thousands (--decimal . keeps them as text)"
+            )
+
+    days = _days_of(distinct, name, text_format)
+    if days is not None:
+        how = "" if text_format.dates is None else f" ({text_format.dates})"
+        found.append(f"column {name!r} holds dates{how}: {_DAYS}")
+        return column.map(dict(zip(distinct, days, strict=True))).astype(float)
+    found += notes.doubtful_text(column, distinct, name)
+    return column
+
+
+def _days_of(distinct: pd.Series[Any], name: str, text_format: TextFormat) -> pd.Series[Any] | None:
+    """Return the days since 1970 that texts stand for; None if they are no dates."""
+    is_iso = bool(distinct.str.fullmatch(_ISO_DATE).all())
+    if is_iso or text_format.dates is not None:
+        date_format = "ISO8601" if is_iso else text_format.dates
+        parsed = pd.to_datetime(distinct, format=date_format, errors="coerce", utc=True)
+        if parsed.notna().all():
+            return (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        if is_iso or parsed.notna().mean() > 0.5:
+            odd = distinct[parsed.isna()].iloc[0]
+            how = "as 2024-03-31" if is_iso else f"as --dates {text_format.dates} says"
+            raise ValueError(
+                f"column {name!r} holds dates, but {odd!r} can't be read {how}; mend it, or --ignore {name}"
+            )
+    if distinct.str.fullmatch(_OTHER_DATE).all():
+        raise ValueError(
+            f"column {name!r} holds dates like {distinct.iloc[0]!r}; say how they are written, for example --dates "
+            f"%d.%m.%Y for 31.12.2024, or --ignore {name}"
+        )
+    return None
+
+
+def as_written(column: pd.Series[Any], decimal: str) -> pd.Series[Any]:
+    """Return a column of a CSV file as its text, or as numbers if that changes no more than how they are written.
+
+    Leading zeros, and digits beyond the 15th, would be lost: an id that has them stays text.
+    """
+    known = column[~column.isin(["", *MISSING])]
+    plain = known.str.fullmatch(rf"-?(0|[1-9]\d*)({re.escape(decimal)}\d+)?") & (known.str.count(r"\d") <= 15)
+    if not len(known) or not plain.all():
+        return column.astype(object).where(column != "", None)
+    numbers = pd.to_numeric(known.str.replace(decimal, ".", regex=False))
+    return (numbers.astype("Int64") if numbers.dtype.kind == "i" else numbers).reindex(column.index)

@@ -1,0 +1,326 @@
+"""icqr compare, audit, plan and datasets: how good intervals are, and what can be expected."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import train_test_split
+
+from icqr import CQR, ICQR, QR, Naive, QuantileModel
+from icqr._libraries import seeded
+from icqr._messages import imported
+from icqr._predicting import EXPLAINED, IntervalRegressor
+from icqr._sheet import Cell, Column, Sheet, cell, share, span
+from icqr._tables import FloatArray
+from icqr.auditing import Audit, audit, compare, plan
+from icqr.auditing.findings import as_json, promise
+from icqr.calibration import quantile_levels
+from icqr.cli.console import Bar, listed_names, note, progress, say, say_all, say_json, say_sheet
+from icqr.cli.data import check_column, check_numbers, read_data, read_rows
+from icqr.cli.models import (
+    LIBRARIES,
+    PREDICTED,
+    check_destination,
+    check_no_gaps,
+    make_model,
+    make_parameters,
+    make_partition,
+    shared_parameters,
+)
+from icqr.cli.options import Setting, Source, TextFormat
+from icqr.datasets import list_datasets
+from icqr.reporting import report, summarize
+from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
+from icqr.rows import check_target
+
+RECOMMENDED = "Recommended ICQR"
+#: The options of `icqr audit` that name columns of numbers.
+AUDITED = ("--target", "--lower", "--upper")
+_MOST_GROUPS = 15
+_MAIN_NUMBERS = ("Method", "On average", "Covered", "95 % interval", "Falls short in", "Mean width", "Interval score")
+
+
+def check_report(path: str | None) -> None:
+    """Say before any work is done why a report can't be written."""
+    if path is None:
+        return
+    check_destination(path, "--report", (".html", ".htm"))
+    for module in ("jinja2", "matplotlib"):
+        imported(module, "the report needs", "icqr[report]")
+
+
+# -- Compare ---------------------------------------------------------------------------------------------
+
+
+class _SharedBounds(FrozenEstimator):
+    """A fitted quantile model that several methods use as it is, and that is shown as the estimator it was made of."""
+
+    def __repr__(self) -> str:
+        return repr(self.estimator.estimator)
+
+
+class _SharedMedian(_SharedBounds):
+    """The same model's median, as a regressor."""
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the median of each row."""
+        return np.asarray(self.estimator.predict(X, [0.5])[:, 0])
+
+
+def compare_methods(
+    data: str | None,
+    source: Source,
+    text_format: TextFormat,
+    setting: Setting,
+    report_path: str | None,
+    json: bool,
+) -> None:
+    """Do what `icqr compare` says."""
+    estimator = seeded(make_model(setting.model), setting.seed)
+    check_report(report_path)
+    with progress(6) as begin:
+        begin("Reading the data")
+        described, X, y, remarks = read_rows(data, source, text_format)
+        check_target(y, len(y), setting.y_limits)
+        make_partition(setting, X.columns)  # raises if there is no such column
+        for text in remarks:
+            note(text)
+        check_no_gaps(setting.model, estimator, X)
+
+        # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
+        X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=setting.seed)
+        X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=setting.seed)
+        methods, seconds = _fit_methods(setting, estimator, X_train, y_train, X_cal, y_cal, begin)
+        begin("Checking the five methods")
+        comparison = compare(methods, X_test, y_test, groups=setting.groups, random_state=setting.seed)
+
+        begin("Putting the results together")
+        library = LIBRARIES[setting.model][0]
+        about = {
+            "data": described,
+            "split": f"{len(y_train):,} rows to train, {len(y_cal):,} to calibrate and {len(y_test):,} to compare on "
+            f"(50, 25 and 25 %, as in the paper), drawn at random with seed {setting.seed}",
+            "quantile model": f"--model {setting.model} ({library} {importlib.import_module(library).__version__}), "
+            "fitted once on the training rows; QR, CQR and ICQR use its bounds, Naive its median, and "
+            f"{RECOMMENDED} fits its own on the same rows",
+        }
+        details: dict[str, Any] = {"methods": methods, "about": about, "seconds": seconds}
+        summary = summarize(comparison, X_test, y_test, **details)
+        if report_path is not None:
+            report(comparison, report_path, X_test, y_test, **details)
+    if json:
+        say_json(as_json(summary))
+    else:
+        _say_comparison(summary, comparison.findings, report_path)
+
+
+def _fit_methods(
+    setting: Setting, estimator: Any, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, begin: Bar
+) -> tuple[dict[str, IntervalRegressor], dict[str, float]]:
+    """Return the fitted methods, and the seconds that each took; all but the last share one quantile model."""
+    own_bar = setting.model == "network"
+    begin(f"Fitting the quantile model ({setting.model})", own_bar)
+    start = perf_counter()
+    bounds = QuantileModel(estimator, n_jobs=setting.jobs).fit(X, y, quantile_levels(setting.coverage, "both"))
+    shared_seconds = perf_counter() - start
+
+    common = {"estimator": _SharedBounds(bounds), **shared_parameters(setting)}
+    median = {**common, "estimator": _SharedMedian(bounds)}
+    partition = make_partition(setting, X.columns)
+    methods: dict[str, IntervalRegressor] = {
+        "Naive": Naive(**median),
+        "QR": QR(**common),
+        "CQR": CQR(**common),
+        "ICQR": ICQR(**common, partition=partition, small_groups=setting.small_groups),
+        RECOMMENDED: ICQR(**make_parameters(setting, estimator, X.columns, recommended=True)),
+    }
+    seconds: dict[str, float] = {}
+    begin("Finding groups and calibrating")
+    for name, method in methods.items():
+        if name == RECOMMENDED:
+            begin(f"Fitting the recommended setting ({setting.model})", own_bar)
+        held_out = {} if isinstance(method, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
+        start = perf_counter()
+        method.fit(X, y, **held_out)
+        seconds[name] = perf_counter() - start + (0.0 if name == RECOMMENDED else shared_seconds)
+    return methods, seconds
+
+
+def _say_comparison(summary: dict[str, Any], findings: Sequence[str], report_path: str | None) -> None:
+    about = summary["computed"]["about"]
+    say(f"Data: {about['data']}.")
+    say(f"Split: {about['split']}.")
+    say()
+    say(summary["verdict"]["sentence"], "bold")
+    say()
+    # As many columns as a terminal has room for; the report has more.
+    numbers = tables_of(summary)["methods"].select(_MAIN_NUMBERS)
+    say_sheet(replace(numbers, note="Falls short in: regions shown to cover less than promised, of those looked at."))
+    for remark in summary["remarks"]:
+        say(remark)
+    *sharing, own = (f"{name} {value:,.1f}" for name, value in summary["seconds"].items())
+    say(f"Seconds to fit: {', '.join(sharing)} (the model that these share is counted in each), {own}.")
+    say()
+    if "groups" in summary:
+        say_sheet(_coverage_by_group(summary))
+    say("Findings", "bold")
+    say_all(findings)
+    if report_path is not None:
+        say()
+        say(f"Report: {report_path} (open it in a browser)")
+
+
+def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
+    """Return what each method covers in the groups of the one shown in detail, with the groups' rules."""
+    rules = {
+        group["group"]: row[1] for group, row in zip(summary["groups"], tables_of(summary)["groups"].rows, strict=True)
+    }
+    groups = [group for group in summary["coverage_by_group"] if group["kind"] == "model group"]
+    names = [method["method"] for method in summary["methods"]]
+    rows = [
+        [
+            Cell(str(group["group"])),
+            cell(group["n"]),
+            *(share(group["methods"][name]["coverage"]) for name in names),
+            rules.get(group["group"], cell(group["name"])),
+        ]
+        for group in groups[:_MOST_GROUPS]
+    ]
+    rest = len(groups) - _MOST_GROUPS
+    below = OTHER_GROUPS + (f" {rest} more groups are in the report." if rest > 0 else "")
+    columns = [Column("Group"), Column("Rows"), *map(Column, names), Column("Rule", numeric=False)]
+    return Sheet(columns, rows, f"What each method covers in the groups of {summary['in_detail']}", below)
+
+
+# -- Audit -----------------------------------------------------------------------------------------------
+
+
+def audit_intervals(
+    data: str,
+    text_format: TextFormat,
+    names: tuple[str, str, str],
+    drop_missing: bool,
+    coverage: float,
+    groups: str | None,
+    seed: int,
+    report_path: str | None,
+    json: bool,
+) -> None:
+    """Do what `icqr audit` says; `names` are the columns of the target, the lower and the upper bounds."""
+    check_report(report_path)
+    with progress(2) as begin:
+        begin("Reading the data")
+        table = read_data(data, text_format)
+        for text in table.notes:
+            note(text)
+        rows = check_numbers(table.frame, names, AUDITED, drop_missing)
+        begin(f"Checking {len(rows):,} intervals")
+        described = f"{table.name} ({len(rows):,} rows)"
+        result, summary = judge(rows, names, coverage, groups, seed, report_path, described)
+    say_audit(result, summary, report_path, json)
+
+
+def judge(
+    rows: pd.DataFrame,
+    names: tuple[str, str, str],
+    coverage: float,
+    groups: str | None,
+    seed: int,
+    report_path: str | None,
+    described: str,
+) -> tuple[Audit, dict[str, Any]]:
+    """Audit rows and write the report; return the audit, and a summary for machines."""
+    if groups is not None:
+        check_column(rows.columns, groups, "--groups")
+    y, intervals = rows[names[0]], rows[list(names[1:])].to_numpy(dtype=float)
+    crossed = int((intervals[:, 0] > intervals[:, 1]).sum())
+    if crossed:
+        raise ValueError(
+            f"--lower {names[1]} is above --upper {names[2]} in {crossed:,} of {len(rows):,} rows; are the two swapped?"
+        )
+
+    # No regions are looked for in the groups, which are judged anyway, and in what `icqr predict` wrote.
+    columns = set(rows.columns)
+    written = next((set(known) for known in (EXPLAINED, PREDICTED) if set(known) <= columns), set[Any]())
+    written -= {"lower", "median", "upper", groups}
+    if written:
+        note(f"regions are not looked for in columns that icqr predict wrote: {listed_names(sorted(written))}")
+    features = rows.drop(columns=[*names, *written, *([] if groups is None else [groups])])
+    X = features if features.shape[1] else None
+
+    labels = None if groups is None else rows[groups]
+    result = audit(y, intervals, X, labels, coverage=coverage, random_state=seed)
+    about = {"data": described, "intervals": f"columns {names[1]!r} and {names[2]!r}"}
+    if report_path is not None:
+        report(result, report_path, X, y, methods=intervals, about=about)
+    return result, summarize(result, X, y, methods=intervals, about=about)
+
+
+def say_audit(
+    result: Audit, summary: dict[str, Any], report_path: str | None, json: bool, counted: Sequence[str] = ()
+) -> None:
+    """Print what an audit says; `counted` are sentences on all rows, where the audit is of a sample."""
+    if json:
+        say_json(as_json(summary))
+        return
+    say(result.summary, "bold")
+    say()
+    sentences = [*counted, *result.findings[:-1]]
+    if sentences:
+        say_all(sentences)
+        say()
+    if not counted and "coverage_by_group" in summary:
+        say_sheet(replace(tables_of(summary)["coverage_by_group"], note=""), most=_MOST_GROUPS)
+    if report_path is not None:
+        say(f"Report: {report_path} (open it in a browser)")
+
+
+# -- Plan and data sets ----------------------------------------------------------------------------------
+
+
+def say_plan(
+    rows: int | None, coverage: float, n_groups: int, precision: float | None, confidence: float, json: bool
+) -> None:
+    """Do what `icqr plan` says."""
+    planned = plan(rows, coverage, n_groups, precision=precision, confidence=confidence)
+    if json:
+        say_json(planned.to_json())
+        return
+    say(planned.sentence, "bold")
+    say()
+    columns = [Column("Rows in a group"), Column("Rank"), Column("Promised"), Column("True coverage between")]
+    cells = [
+        [
+            cell(entry["rows"]),
+            cell(entry["rank"]),
+            share(entry["promised"]),
+            span(entry["band_lower"], entry["band_upper"]),
+        ]
+        for entry in planned.to_dict()["table"]
+    ]
+    caption = f"Calibration rows in a group, and the coverage that {promise(confidence)} of all calibrations give"
+    say_sheet(Sheet(columns, cells, caption))
+
+
+def say_datasets(json: bool) -> None:
+    """Do what `icqr datasets` says."""
+    known = list_datasets()
+    if json:
+        say_json(as_json(known))
+        return
+    named = known[["name", "rows", "columns", "target", "available"]]
+    where = (
+        "Files are looked up in the folder that ICQR_DATA_HOME names and in the user's cache; where a public address "
+        "with the same bytes is known, they are downloaded when they are used."
+    )
+    sheet = Sheet.from_frame(
+        named.set_axis(["Name", "Rows", "Columns", "Target", "Here"], axis=1), "Data sets that can stand for DATA"
+    )
+    say_sheet(replace(sheet, note=where))
