@@ -588,6 +588,9 @@ def test_numbers_on_the_map_lie_on_nothing_else() -> None:
     boxes = [text.get_bbox_patch().get_window_extent() for text in display.ax_.texts if text.get_text()]
     assert 20 < len(boxes) < 50
     assert not any(one.shrunk(0.9, 0.9).overlaps(two.shrunk(0.9, 0.9)) for one, two in combinations(boxes, 2))
+    moved = [text.arrow_patch.get_gid() for text in display.ax_.texts if not text.get_text()]
+    assert moved
+    assert set(moved) <= {f"group-{group}" for group in range(50)}  # a group's line is highlighted with it
     assert f"numbers of {len(boxes)} of 50 groups, the largest" in legend(display)[0].replace("\n", " ")
 
 

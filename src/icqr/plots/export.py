@@ -55,12 +55,18 @@ def figure_to_svg(figure: Figure | SubFigure, title: str | None = None) -> str:
     '<svg viewBox="0 0 144 72" width="144pt" height="72pt"'
     """
     root = _tree(figure)
-    for element in list(root.iter()):
-        _plain_style(element)
+    # The page chooses what is black here, and one list of fonts serves the whole picture.
+    for element in root.iter():
+        for key in element.attrib.keys() & {"style", "fill", "stroke"}:
+            element.set(key, _FONTS.sub("", element.attrib[key].replace("#000000", "currentColor")))
     _name_parts(root, hashlib.sha256(ElementTree.tostring(root)).hexdigest()[:8])
-    said = ElementTree.Element("title")
-    said.text = title if title is not None else _titles(figure)
-    root.insert(0, said)
+
+    if title is None:
+        titles = [axes.get_title(loc) for axes in figure.axes for loc in ("left", "center", "right")]
+        title = "; ".join(text.replace(r"\$", "$") for text in titles if text)
+    words = ElementTree.Element("title")
+    words.text = title
+    root.insert(0, words)
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -93,13 +99,6 @@ def _tree(figure: Figure | SubFigure) -> ElementTree.Element:
     return root
 
 
-def _plain_style(element: ElementTree.Element) -> None:
-    """Let the page choose what is black here; one list of fonts serves the whole picture."""
-    for key in ("style", "fill", "stroke"):
-        if key in element.attrib:
-            element.set(key, _FONTS.sub("", element.attrib[key].replace("#000000", "currentColor")))
-
-
 def _name_parts(root: ElementTree.Element, prefix: str) -> None:
     """Rename what is referred to; turn artists' names into classes; drop all other identifiers."""
     used: dict[str, str] = {}
@@ -118,8 +117,3 @@ def _name_parts(root: ElementTree.Element, prefix: str) -> None:
             element.set(key, _REFERENCE.sub(lambda m: f"url(#{used[m[1]]})", value))
         if element.get("href", "").startswith("#"):
             element.set("href", "#" + used[element.attrib["href"][1:]])
-
-
-def _titles(figure: Figure | SubFigure) -> str:
-    titles = [axes.get_title(loc) for axes in figure.axes for loc in ("left", "center", "right")]
-    return "; ".join(title.replace(r"\$", "$") for title in titles if title)

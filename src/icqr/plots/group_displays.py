@@ -85,14 +85,8 @@ class ImportanceDisplay(Display):
         share, spread = self.shown["share"].to_numpy(), self.shown["spread"].fillna(0).to_numpy()
         colors = [GREEN if place < self.max_features else GREY for place in range(len(share))]
         error: Options = {"ecolor": ink(ax), "elinewidth": 1.4}
-        bars = ax.barh(
-            range(len(share)),
-            share,
-            height=0.68,
-            color=colors,
-            xerr=[np.minimum(spread, share), spread],
-            error_kw=error,
-        )
+        ends = [np.minimum(spread, share), spread]
+        bars = ax.barh(range(len(share)), share, height=0.68, color=colors, xerr=ends, error_kw=error)
         ax.bar_label(bars, [percent(value) for value in share], padding=4, fontsize=0.9 * small_print(ax))
         row_labels(ax, [plain(name, 28) for name in self.shown["feature"]])
         ax.invert_yaxis()
@@ -292,16 +286,15 @@ class GroupMapDisplay(Display):
             # The nearest place in the picture where no other number is.
             box = number.get_window_extent().padded(0.4 * size / points)
             steps = _STEPS * (box.width, box.height)
-            free = (step for step in steps if _is_free(box.translated(*step), ax.bbox, taken))
-            step = next(free, None)
+            step = next((step for step in steps if _is_free(box.translated(*step), ax.bbox, taken)), None)
             if step is None:
                 number.remove()
                 continue
             taken.append(box.translated(*step))
             number.set_position(tuple(points * step))
             if step.any():  # below all boxes, so that no line crosses a number
-                line = {"arrowstyle": "-", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-                ax.annotate("", (x, y), tuple(points * step), arrowprops=line, gid=gid, zorder=3.5, **offset)
+                line = {"arrowstyle": "-", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0, "gid": gid}
+                ax.annotate("", (x, y), tuple(points * step), arrowprops=line, zorder=3.5, **offset)
         return len(taken)
 
 
@@ -334,11 +327,11 @@ def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
     return [first, next(different, others[0])] if others else [first]
 
 
-def _same_order(one: Placed, other: Placed) -> bool:
-    if one.categories or other.categories:
+def _same_order(first: Placed, second: Placed) -> bool:
+    if first.categories or second.categories:
         return False
     with np.errstate(invalid="ignore", divide="ignore"):  # a column may be constant in these rows
-        return bool(abs(pd.Series(one.values).rank().corr(pd.Series(other.values).rank())) > 0.9)
+        return bool(abs(pd.Series(first.values).rank().corr(pd.Series(second.values).rank())) > 0.9)
 
 
 def _importances(model: Any) -> pd.DataFrame:

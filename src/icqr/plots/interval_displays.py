@@ -134,11 +134,9 @@ class IntervalDisplay(Display):
         rows.insert(0, "x", column.values)
 
         codes, edges = column.bins(n_bins, ends=column.ends())
-        medians = rows.groupby(codes)[["lower", "upper", "centre"]].median()
-        bins = pd.DataFrame(
-            {"left": edges[:-1], "right": edges[1:], "n": np.bincount(codes[codes >= 0], minlength=len(edges) - 1)}
-        )
-        bins = bins.join(medians)  # NaN in a bin without rows
+        bins = pd.DataFrame({"left": edges[:-1], "right": edges[1:]})
+        bins["n"] = np.bincount(codes[codes >= 0], minlength=len(bins))
+        bins = bins.join(rows.groupby(codes)[["lower", "upper", "centre"]].median())  # NaN in a bin without rows
 
         rng = np.random.default_rng(random_state)
         drawn = sample_rows(len(rows), max_points, rng)

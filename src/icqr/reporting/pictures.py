@@ -129,9 +129,5 @@ def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
     if np.isfinite(rows.rows.width).any():
         fit = WidthResidualDisplay.from_predictions(y, bounds, coverage=evidence.coverage, **options, ax=blank_axes())
         title = f"Absolute residuals of {main} against the width of its intervals."
-        yield (
-            "residuals",
-            fit,
-            title,
-            "Where intervals follow the error, the line with marks runs along the dotted one.",
-        )
+        caption = "Where intervals follow the error, the line with marks runs along the dotted one."
+        yield "residuals", fit, title, caption
