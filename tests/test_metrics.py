@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import mean_pinball_loss
@@ -308,6 +308,7 @@ cases = st.lists(st.tuples(numbers, numbers, numbers, st.integers(0, 3)), min_si
 )
 
 
+@settings(max_examples=50)
 @given(cases)
 def test_integer_weights_repeat_rows(rows: list[tuple[float, float, float, int]]) -> None:
     table = np.array(rows)
@@ -338,6 +339,7 @@ def test_wider_intervals_cover_more(rows: list[tuple[float, float, float, int]],
     assert overlap == pytest.approx(m.interval_iou(y, other, intervals))
 
 
+@settings(max_examples=50)
 @given(cases, st.integers(1, 8))
 def test_strata_hold_each_row_once(rows: list[tuple[float, float, float, int]], n_bins: int) -> None:
     table = np.array(rows)
@@ -349,6 +351,7 @@ def test_strata_hold_each_row_once(rows: list[tuple[float, float, float, int]], 
     assert len(strata) <= n_bins
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.booleans()), min_size=2, max_size=40).filter(
         lambda rows: len({row[:2] for row in rows}) > 1
@@ -435,14 +438,14 @@ def test_excess_risk_agrees_with_covmetrics(covmetrics: ModuleType) -> None:
 
 def test_excess_risk_of_oracle_intervals_is_noise() -> None:
     risks = []
-    for seed in range(20):
+    for seed in range(12):
         rng = np.random.default_rng(seed)
         y, intervals = with_coverage(rng, np.full(2000, 0.9))
         risks.append(m.excess_risk(y, intervals, rng.normal(size=(2000, 4)), coverage=0.9))
     values, errors = (pd.DataFrame([r[c].to_dict() for r in risks]) for c in ("value", "standard_error"))
     within = (values.abs() <= 2 * errors).sum()
-    assert within["l1"] >= 17  # P(fewer) < 2 % if each is with 95 %
-    assert (values["squared"] <= 2 * errors["squared"]).sum() >= 17
+    assert within["l1"] >= 10  # P(fewer) < 2 % if each is with 95 %
+    assert (values["squared"] <= 2 * errors["squared"]).sum() >= 10
     assert -0.001 < values["squared"].mean() < 0  # biased downwards, not clipped
 
 
@@ -540,7 +543,7 @@ def test_the_worst_slab_finds_a_category_and_survives_gaps() -> None:
 
 def test_the_worst_slab_of_oracle_intervals_is_unbiased() -> None:
     covered = n = 0
-    for seed in range(40):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         y, intervals = with_coverage(rng, np.full(400, 0.9))
         slab = m.worst_slab_coverage(y, intervals, rng.normal(size=(400, 3)), n_directions=200, random_state=seed)
