@@ -90,9 +90,10 @@ def adam_by_hand(arrays, batches, X, y, rate, weight_decay):
             array -= rate * (means[i] / (1 - 0.9**count)) / (np.sqrt(squares[i] / (1 - 0.999**count)) + 1e-7)
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-@pytest.mark.parametrize("batch_size", [25, 60])
-@pytest.mark.parametrize("share_batches", [False, True])
+@pytest.mark.parametrize(
+    ("batch_size", "share_batches", "weight_decay"),
+    [(25, False, 0.0), (25, False, 0.1), (25, True, 0.1), (60, False, 0.1)],
+)
 def test_training_by_hand(batch_size, share_batches, weight_decay):
     """60 rows in batches of 25 are three steps an epoch, the last one with 10 rows; each row is seen once."""
     X, y = data()
