@@ -28,7 +28,7 @@ from icqr.plots.placing import find_column
 from icqr.reporting.evidence import Evidence
 
 #: Inches; narrow, so that words stay large enough on a phone.
-WIDTH = 4.4
+SIZE = 4.4, 4.2
 #: How many points a picture holds at most: each takes about 80 bytes.
 MOST_POINTS = 800
 #: How many groups a picture of coverage holds at most; fewer for several methods, so that it fits on a screen.
@@ -58,8 +58,9 @@ def pictures_of(evidence: Evidence, summary: dict[str, Any]) -> dict[str, Pictur
         *_model_pictures(evidence, summary, important),
         *_row_pictures(evidence, important),
     ]:
-        figure = display.plot(blank_axes(WIDTH, display.size[1])).figure_
-        pictures[name] = Picture(figure_to_svg(figure, title=title), caption)
+        if not hasattr(display, "figure_") or display.size[1] != SIZE[1]:  # as high as its rows need
+            display.plot(blank_axes(SIZE[0], display.size[1]))
+        pictures[name] = Picture(figure_to_svg(display.figure_, title=title), caption)
     return pictures
 
 
@@ -98,12 +99,12 @@ def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequ
     if summary.get("importance"):
         first = max(summary["importance"], key=lambda entry: entry["share"])
         title = f"Importance of columns: {first['feature']} most, {percent(first['share'])} of all."
-        yield "importance", ImportanceDisplay.from_estimator(model, ax=blank_axes()), title, ""
+        yield "importance", ImportanceDisplay.from_estimator(model, ax=blank_axes(*SIZE)), title, ""
     if "choice_of_k" in summary and len(summary["choice_of_k"]["path"]) > 1:
-        display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes())
+        display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes(*SIZE))
         yield "choice_of_k", display, summary["choice_of_k"]["sentence"], ""
     if labels is not None and len(important) > 1:
-        plane = GroupMapDisplay.from_labels(evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes())
+        plane = GroupMapDisplay.from_labels(evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes(*SIZE))
         title = f"Groups in the plane of {plane.across.name} and {plane.along.name}."
         yield "map", plane, title, "Two of the most important columns; groups that differ in others lie on each other."
 
@@ -114,7 +115,7 @@ def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
     main, rows = evidence.main, evidence.rows[evidence.main]
     y, bounds = rows.rows.y, rows.intervals
     intervals = {method: audited.intervals for method, audited in evidence.rows.items()}
-    widths = WidthDisplay.from_predictions(y, intervals, y_name=evidence.y_name, ax=blank_axes())
+    widths = WidthDisplay.from_predictions(y, intervals, y_name=evidence.y_name, ax=blank_axes(*SIZE))
     yield "widths", widths, f"Distribution of the widths of {', '.join(intervals)}.", ""
 
     if rows.prediction is None and not np.isfinite(bounds).any(axis=1).all():
@@ -123,11 +124,13 @@ def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
     options |= {"y_name": evidence.y_name, "max_points": MOST_POINTS}
     # Against the most important column; without importances, against the prediction.
     x, x_name = (find_column(evidence.X, important[0]), str(important[0])) if important else (None, None)
-    display = IntervalDisplay.from_predictions(y, bounds, x=x, x_name=x_name, **options, ax=blank_axes())
+    display = IntervalDisplay.from_predictions(y, bounds, x=x, x_name=x_name, **options, ax=blank_axes(*SIZE))
     yield "intervals", display, f"Intervals of {main} against {display.column.name}, with what happened.", ""
 
     if np.isfinite(rows.rows.width).any():
-        fit = WidthResidualDisplay.from_predictions(y, bounds, coverage=evidence.coverage, **options, ax=blank_axes())
+        fit = WidthResidualDisplay.from_predictions(
+            y, bounds, coverage=evidence.coverage, **options, ax=blank_axes(*SIZE)
+        )
         title = f"Absolute residuals of {main} against the width of its intervals."
         caption = "Where intervals follow the error, the line with marks runs along the dotted one."
         yield "residuals", fit, title, caption
