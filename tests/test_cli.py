@@ -286,9 +286,9 @@ def test_commands_on_each_format(icqr: Run, ending: str, model_file: str) -> Non
     assert "calibrated with 60 rows of new." in done.out
     assert load("fresh.icqr").calibration_.sizes.sum() == 60
 
-    done = icqr("fit", file, "--target", "price", "--model", "lightgbm", "--partition", "whole", "--out", "small.icqr")
-    assert done.code == 0
-    assert "Data: new." in done.out
+    if ending == "csv.gz":
+        options = ("--model", "lightgbm", "--partition", "whole", "--out", "small.icqr")
+        assert "Data: new.csv.gz (60 rows" in icqr("fit", file, "--target", "price", *options).out
 
 
 def test_standard_input_and_output(icqr: Run, model_file: str) -> None:

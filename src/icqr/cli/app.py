@@ -12,7 +12,7 @@ import typer
 
 import icqr
 from icqr.cli import console, options
-from icqr.cli.options import Engine, Setting, Source, TextFormat
+from icqr.cli.options import AuditOptions, Engine, PredictOptions, Setting, Source, TextFormat
 
 app = typer.Typer(
     name="icqr",
@@ -111,10 +111,10 @@ def compare(
 def fit(
     data: options.Data,
     source: Source,
+    out: Annotated[str, typer.Option(metavar="FILE", help="The model's file; its name ends in .icqr.")],
     setting: Setting,
     text_format: TextFormat,
     engine: Engine,
-    out: Annotated[str, typer.Option(metavar="FILE", help="The model's file; its name ends in .icqr.")],
     recommended: Annotated[
         bool,
         typer.Option(
@@ -150,30 +150,7 @@ def fit(
     'icqr predict sales.icqr "new/*.parquet" --engine dask --out intervals',
 )
 def predict(
-    model: options.ModelFile,
-    data: options.Data,
-    text_format: TextFormat,
-    engine: Engine,
-    out: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
-            "With --engine dask: a new folder, of Parquet files.",
-        ),
-    ] = "-",
-    coverage: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Another coverage than the model's own.", callback=options.check_coverage),
-    ] = None,
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
-    ] = False,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COL", help="Copy a column of DATA, for example an id; may be repeated."),
-    ] = None,
+    model: options.ModelFile, data: options.Data, wanted: PredictOptions, text_format: TextFormat, engine: Engine
 ) -> None:
     """Predict intervals: lower, median, upper, group and promised coverage, a row for each row of DATA, in its order.
 
@@ -182,11 +159,11 @@ def predict(
     if engine.is_dask(text_format):
         from icqr.cli.on_dask import predict_on_dask
 
-        predict_on_dask(model, data, out, coverage, explain, keep or [], engine.scheduler)
+        predict_on_dask(model, data, wanted, engine.scheduler)
         return
     from icqr.cli.models import predict_rows
 
-    predict_rows(model, data, text_format, out, coverage, explain, keep or [])
+    predict_rows(model, data, text_format, wanted)
 
 
 @_command(
@@ -217,37 +194,20 @@ def recalibrate(
     "icqr audit intervals.parquet --target y --lower lo --upper hi --coverage 0.9 --groups region --report audit.html",
     'icqr audit "intervals/*.parquet" --target y --lower lower --upper upper --coverage 0.9 --engine dask',
 )
-def audit(
-    data: options.Data,
-    target: Annotated[str, typer.Option(metavar="COL", help="The column of what happened.")],
-    lower: Annotated[str, typer.Option(metavar="COL", help="The column of lower bounds.")],
-    upper: Annotated[str, typer.Option(metavar="COL", help="The column of upper bounds.")],
-    coverage: Annotated[
-        float,
-        typer.Option(metavar="SHARE", help="What the intervals promise.", callback=options.check_coverage),
-    ],
-    text_format: TextFormat,
-    engine: Engine,
-    groups: Annotated[str | None, typer.Option(metavar="COL", help="Judge each value of this column.")] = None,
-    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write a report, HTML.")] = None,
-    json: options.AsJson = False,
-    seed: options.Seed = 0,
-    drop_missing: options.DropMissing = False,
-) -> None:
+def audit(data: options.Data, wanted: AuditOptions, text_format: TextFormat, engine: Engine) -> None:
     """Say where the intervals of any library hold and where they do not.
 
     The other columns of DATA are searched for regions in which the promise fails; rows must be ones that the intervals'
     model has not seen.
     """
-    names = (target, lower, upper)
     if engine.is_dask(text_format):
         from icqr.cli.on_dask import audit_on_dask
 
-        audit_on_dask(data, names, drop_missing, coverage, groups, seed, report, json, engine.scheduler)
+        audit_on_dask(data, wanted, engine.scheduler)
         return
     from icqr.cli.judging import audit_intervals
 
-    audit_intervals(data, text_format, names, drop_missing, coverage, groups, seed, report, json)
+    audit_intervals(data, text_format, wanted)
 
 
 @_command("icqr inspect sales.icqr", "icqr inspect sales.icqr --json")

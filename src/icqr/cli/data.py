@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,7 @@ def read_rows(
         columns = listed_names(map(str, table.frame.columns))
         raise ValueError(f"--target must be given with a file: the column to predict, one of {columns}")
 
-    frame = check_numbers(table.frame, [target], ["--target"], source.drop_missing)
+    frame = check_numbers(table.frame, {"--target": target}, source.drop_missing)
     left_out = len(table.frame) - len(frame)
     if left_out:
         table.notes.append(f"{left_out:,} of {len(table.frame):,} rows are left out: their target is missing")
@@ -195,11 +195,9 @@ def check_column(known: Iterable[Any], name: str, option: str) -> None:
     raise ValueError(f"{option}: there is no column {name!r}; columns are {listed_names(columns)}{hint}")
 
 
-def check_numbers(
-    frame: pd.DataFrame, names: Sequence[str], options: Sequence[str], drop_missing: bool
-) -> pd.DataFrame:
-    """Return the rows in which these columns are known numbers; raise if they hold text or, unless dropped, gaps."""
-    for name, option in zip(names, options, strict=True):
+def check_numbers(frame: pd.DataFrame, names: Mapping[str, str], drop_missing: bool) -> pd.DataFrame:
+    """Return the rows in which these columns, after their options, are known numbers; refuse text and gaps."""
+    for option, name in names.items():
         check_column(frame.columns, name, option)
         column = frame[name]
         if not pd.api.types.is_numeric_dtype(column.dtype):
@@ -212,7 +210,7 @@ def check_numbers(
                 f"{option}: column {name!r} must hold numbers, but {len(wrong):,} of {len(known):,} values are text, "
                 f"for example {example}; numbers are read if {notes.PLAIN_NUMBERS}"
             )
-    missing = frame[list(names)].isna()
+    missing = frame[list(names.values())].isna()
     rows = missing.any(axis=1)
     check_gaps(missing.sum(), int(rows.sum()), len(frame), drop_missing)
     return frame[~rows].reset_index(drop=True) if rows.any() else frame

@@ -17,7 +17,7 @@ from icqr import CQR, ICQR, QR, Naive, QuantileModel
 from icqr._libraries import seeded
 from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
-from icqr._sheet import Cell, Column, Sheet, cell, share, span
+from icqr._sheet import Column, Sheet, cell, share, span
 from icqr._tables import FloatArray
 from icqr.auditing import Audit, audit, compare, plan
 from icqr.auditing.findings import as_json, promise
@@ -34,15 +34,13 @@ from icqr.cli.models import (
     make_partition,
     shared_parameters,
 )
-from icqr.cli.options import Setting, Source, TextFormat
+from icqr.cli.options import AuditOptions, Setting, Source, TextFormat
 from icqr.datasets import list_datasets
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
 from icqr.rows import check_target
 
 RECOMMENDED = "Recommended ICQR"
-#: The options of `icqr audit` that name columns of numbers.
-AUDITED = ("--target", "--lower", "--upper")
 _MOST_GROUPS = 15
 _MAIN_NUMBERS = ("Method", "On average", "Covered", "95 % interval", "Falls short in", "Mean width", "Interval score")
 
@@ -169,7 +167,7 @@ def _say_comparison(summary: dict[str, Any], findings: Sequence[str], report_pat
     say(f"Seconds to fit: {', '.join(sharing)} (the model that these share is counted in each), {own}.")
     say()
     if "groups" in summary:
-        say_sheet(_coverage_by_group(summary))
+        say_sheet(_coverage_by_group(summary), most=_MOST_GROUPS)
     say("Findings", "bold")
     say_all(findings)
     if report_path is not None:
@@ -179,95 +177,69 @@ def _say_comparison(summary: dict[str, Any], findings: Sequence[str], report_pat
 
 def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
     """Return what each method covers in the groups of the one shown in detail, with the groups' rules."""
-    rules = {
-        group["group"]: row[1] for group, row in zip(summary["groups"], tables_of(summary)["groups"].rows, strict=True)
-    }
-    groups = [group for group in summary["coverage_by_group"] if group["kind"] == "model group"]
+    sheets = tables_of(summary)
+    rules = {row[0].text: row[1] for row in sheets["groups"].rows}
     names = [method["method"] for method in summary["methods"]]
-    rows = [
-        [
-            Cell(str(group["group"])),
-            cell(group["n"]),
-            *(share(group["methods"][name]["coverage"]) for name in names),
-            rules.get(group["group"], cell(group["name"])),
-        ]
-        for group in groups[:_MOST_GROUPS]
-    ]
-    rest = len(groups) - _MOST_GROUPS
-    below = OTHER_GROUPS + (f" {rest} more groups are in the report." if rest > 0 else "")
-    columns = [Column("Group"), Column("Rows"), *map(Column, names), Column("Rule", numeric=False)]
-    return Sheet(columns, rows, f"What each method covers in the groups of {summary['in_detail']}", below)
+    coverage = sheets["coverage_by_group"].select(["Group", "Rows", *names])
+    return replace(
+        coverage,
+        columns=[*coverage.columns, Column("Rule", numeric=False)],
+        rows=[[*row, rules[row[0].text]] for row in coverage.rows if row[0].text in rules],
+        caption=f"What each method covers in the groups of {summary['in_detail']}",
+        note=OTHER_GROUPS,
+    )
 
 
 # -- Audit -----------------------------------------------------------------------------------------------
 
 
-def audit_intervals(
-    data: str,
-    text_format: TextFormat,
-    names: tuple[str, str, str],
-    drop_missing: bool,
-    coverage: float,
-    groups: str | None,
-    seed: int,
-    report_path: str | None,
-    json: bool,
-) -> None:
-    """Do what `icqr audit` says; `names` are the columns of the target, the lower and the upper bounds."""
-    check_report(report_path)
+def audit_intervals(data: str, text_format: TextFormat, wanted: AuditOptions) -> None:
+    """Do what `icqr audit` says."""
+    check_report(wanted.report)
     with progress(2) as begin:
         begin("Reading the data")
         table = read_data(data, text_format)
         for text in table.notes:
             note(text)
-        rows = check_numbers(table.frame, names, AUDITED, drop_missing)
+        rows = check_numbers(table.frame, wanted.columns, wanted.drop_missing)
         begin(f"Checking {len(rows):,} intervals")
-        described = f"{table.name} ({len(rows):,} rows)"
-        result, summary = judge(rows, names, coverage, groups, seed, report_path, described)
-    say_audit(result, summary, report_path, json)
+        result, summary = judge(rows, wanted, f"{table.name} ({len(rows):,} rows)")
+    say_audit(result, summary, wanted)
 
 
-def judge(
-    rows: pd.DataFrame,
-    names: tuple[str, str, str],
-    coverage: float,
-    groups: str | None,
-    seed: int,
-    report_path: str | None,
-    described: str,
-) -> tuple[Audit, dict[str, Any]]:
+def judge(rows: pd.DataFrame, wanted: AuditOptions, described: str) -> tuple[Audit, dict[str, Any]]:
     """Audit rows and write the report; return the audit, and a summary for machines."""
-    if groups is not None:
-        check_column(rows.columns, groups, "--groups")
-    y, intervals = rows[names[0]], rows[list(names[1:])].to_numpy(dtype=float)
+    if wanted.groups is not None:
+        check_column(rows.columns, wanted.groups, "--groups")
+    y, intervals = rows[wanted.target], rows[[wanted.lower, wanted.upper]].to_numpy(dtype=float)
     crossed = int((intervals[:, 0] > intervals[:, 1]).sum())
     if crossed:
         raise ValueError(
-            f"--lower {names[1]} is above --upper {names[2]} in {crossed:,} of {len(rows):,} rows; are the two swapped?"
+            f"--lower {wanted.lower} is above --upper {wanted.upper} in {crossed:,} of {len(rows):,} rows; are the two "
+            "swapped?"
         )
 
     # No regions are looked for in the groups, which are judged anyway, and in what `icqr predict` wrote.
     columns = set(rows.columns)
     written = next((set(known) for known in (EXPLAINED, PREDICTED) if set(known) <= columns), set[Any]())
-    written -= {"lower", "median", "upper", groups}
+    written -= {"lower", "median", "upper", wanted.groups}
     if written:
         note(f"regions are not looked for in columns that icqr predict wrote: {listed_names(sorted(written))}")
-    features = rows.drop(columns=[*names, *written, *([] if groups is None else [groups])])
+    left_out = {*wanted.columns.values(), *written, wanted.groups}
+    features = rows[[name for name in rows.columns if name not in left_out]]
     X = features if features.shape[1] else None
 
-    labels = None if groups is None else rows[groups]
-    result = audit(y, intervals, X, labels, coverage=coverage, random_state=seed)
-    about = {"data": described, "intervals": f"columns {names[1]!r} and {names[2]!r}"}
-    if report_path is not None:
-        report(result, report_path, X, y, methods=intervals, about=about)
+    labels = None if wanted.groups is None else rows[wanted.groups]
+    result = audit(y, intervals, X, labels, coverage=wanted.coverage, random_state=wanted.seed)
+    about = {"data": described, "intervals": f"columns {wanted.lower!r} and {wanted.upper!r}"}
+    if wanted.report is not None:
+        report(result, wanted.report, X, y, methods=intervals, about=about)
     return result, summarize(result, X, y, methods=intervals, about=about)
 
 
-def say_audit(
-    result: Audit, summary: dict[str, Any], report_path: str | None, json: bool, counted: Sequence[str] = ()
-) -> None:
+def say_audit(result: Audit, summary: dict[str, Any], wanted: AuditOptions, counted: Sequence[str] = ()) -> None:
     """Print what an audit says; `counted` are sentences on all rows, where the audit is of a sample."""
-    if json:
+    if wanted.json:
         say_json(as_json(summary))
         return
     say(result.summary, "bold")
@@ -278,8 +250,8 @@ def say_audit(
         say()
     if not counted and "coverage_by_group" in summary:
         say_sheet(replace(tables_of(summary)["coverage_by_group"], note=""), most=_MOST_GROUPS)
-    if report_path is not None:
-        say(f"Report: {report_path} (open it in a browser)")
+    if wanted.report is not None:
+        say(f"Report: {wanted.report} (open it in a browser)")
 
 
 # -- Plan and data sets ----------------------------------------------------------------------------------

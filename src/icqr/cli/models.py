@@ -21,7 +21,7 @@ from icqr.auditing.findings import as_json, promise, records
 from icqr.cli import notes
 from icqr.cli.console import closest, listed_names, note, progress, say, say_json, say_sheet
 from icqr.cli.data import UserTable, check_column, check_numbers, read_data, read_rows
-from icqr.cli.options import Setting, Source, TextFormat
+from icqr.cli.options import PredictOptions, Setting, Source, TextFormat
 from icqr.reporting import summarize
 from icqr.reporting.origins import two_stages
 from icqr.reporting.report_tables import tables_of
@@ -67,37 +67,27 @@ def fit_model(
     say_fitted(described, model, out)
 
 
-def predict_rows(
-    model_file: str,
-    data: str,
-    text_format: TextFormat,
-    out: str,
-    coverage: float | None,
-    explain: bool,
-    keep: Sequence[str],
-) -> None:
+def predict_rows(model_file: str, data: str, text_format: TextFormat, wanted: PredictOptions) -> None:
     """Do what `icqr predict` says."""
-    if out != "-":
-        check_destination(out, "--out", TABLE_ENDINGS)
+    if wanted.out != "-":
+        check_destination(wanted.out, "--out", TABLE_ENDINGS)
     with progress(3) as begin:
         begin("Reading the model and the data")
         model = load_model(model_file)
         as_text, only = columns_to_read(model)
-        table = read_data(data, text_format, as_text=as_text, only=only, keep=keep)
-        for name in keep:
-            check_column(table.names, name, "--keep")
-        X = features_of(model, table, keep)
+        table = read_data(data, text_format, as_text=as_text, only=only, keep=wanted.kept)
+        X = features_of(model, table, wanted.kept, "--keep")
 
         begin(f"Predicting {len(X):,} rows")
-        explained = model.explain(X, coverage)
-        predicted = chosen_columns(explained, explain, keep)
+        explained = model.explain(X, wanted.coverage)
+        predicted = chosen_columns(explained, wanted)
         for text in notes.novel_rows(explained["novelty"], int(model.calibration_.sizes.sum())):
             note(text)
 
         begin("Writing the intervals")
-        _write_table(pd.concat([table.kept[list(keep)], predicted], axis=1), out)
-    if out != "-":
-        say(predicted_words(model, coverage, len(X), int((explained["promised"] == 0).sum()), out))
+        _write_table(pd.concat([table.kept[wanted.kept], predicted], axis=1), wanted.out)
+    if wanted.out != "-":
+        say(predicted_words(model, wanted, len(X), int((explained["promised"] == 0).sum())))
 
 
 def recalibrate_model(
@@ -115,13 +105,13 @@ def recalibrate_model(
         target = table.target if target is None else target
         if target is None:
             raise ValueError("--target must be given: the column that holds what happened")
-        check_column(table.names, target, "--target")
         if only is not None and target in only:
             raise ValueError(
                 f"--target {target}: the model was trained on this column, so it can't be what it predicts"
             )
-        rows = check_numbers(table.frame, [target], ["--target"], drop_missing)
-        X = features_of(model, replace(table, frame=rows), [target])
+        check_column(table.names, target, "--target")
+        rows = check_numbers(table.frame, {"--target": target}, drop_missing)
+        X = features_of(model, replace(table, frame=rows), [target], "--target")
 
         begin(f"Calibrating with {len(X):,} rows")
         model.calibrate(X, rows[target])
@@ -278,8 +268,10 @@ def columns_to_read(model: IntervalRegressor) -> tuple[list[str], list[str] | No
     return as_text, None if model.columns_ is None else [str(name) for name in model.columns_]
 
 
-def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str]) -> pd.DataFrame:
-    """Return the columns that the model was trained on; note what is odd, and columns not `used` in another way."""
+def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str], option: str) -> pd.DataFrame:
+    """Return the columns that the model was trained on, with notes; `option` names those `used` in another way."""
+    for name in used:
+        check_column(table.names, name, option)
     for text in table.notes:
         note(text)
     wanted = columns_to_read(model)[1] or table.names
@@ -297,10 +289,10 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str])
     return X
 
 
-def chosen_columns(explained: Any, explain: bool, keep: Sequence[str]) -> Any:
+def chosen_columns(explained: Any, wanted: PredictOptions) -> Any:
     """Return the columns of `explain` to write, or say why columns of the data can't be kept beside them."""
-    predicted = explained if explain else explained[PREDICTED]
-    twice = [name for name in keep if name in predicted.columns or keep.count(name) > 1]
+    predicted = explained if wanted.explain else explained[PREDICTED]
+    twice = [name for name in wanted.kept if name in predicted.columns or wanted.kept.count(name) > 1]
     if twice:
         raise ValueError(f"--keep: there would be two columns {twice[0]!r}; rename yours, or leave it out")
     return predicted
@@ -309,12 +301,12 @@ def chosen_columns(explained: Any, explain: bool, keep: Sequence[str]) -> Any:
 # -- Words -----------------------------------------------------------------------------------------------
 
 
-def predicted_words(model: IntervalRegressor, coverage: float | None, n_rows: int, without: int, out: str) -> str:
+def predicted_words(model: IntervalRegressor, wanted: PredictOptions, n_rows: int, without: int) -> str:
     """Return how many intervals were written where, and for how many of them (`without`) nothing is promised."""
-    words = f"{promise(model.coverage if coverage is None else coverage)} promised"
+    words = f"{promise(model.coverage if wanted.coverage is None else wanted.coverage)} promised"
     if without:
         words = "nothing promised" if without == n_rows else f"{words} for {n_rows - without:,} of them"
-    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {words}: {out}"
+    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {words}: {wanted.out}"
 
 
 def say_fitted(described: str, model: IntervalRegressor, out: str) -> None:

@@ -6,7 +6,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from icqr import save
 from icqr._parquet import Piece, listed, pieces_of, schema_of
 from icqr.cli.console import block_progress, listed_names, note, say
 from icqr.cli.data import UserTable, check_column, check_gaps
-from icqr.cli.judging import AUDITED, check_report, judge, say_audit
+from icqr.cli.judging import check_report, judge, say_audit
 from icqr.cli.models import (
     MODEL_ENDINGS,
     check_destination,
@@ -36,7 +36,7 @@ from icqr.cli.models import (
     predicted_words,
     say_fitted,
 )
-from icqr.cli.options import Setting, Source, TextFormat
+from icqr.cli.options import AuditOptions, PredictOptions, Setting, Source, TextFormat
 from icqr.cli.reading import as_series, is_text, is_written_index
 from icqr.dask import (
     ICQR,
@@ -82,7 +82,7 @@ def fit_on_dask(
             check_column([*columns, *table.unused], name, "--ignore")
         if source.target is None:
             raise ValueError(f"--target must be given: the column to predict, one of {listed_names(columns)}")
-        frame, n_rows = _check_numbers(table, [source.target], ["--target"], source.drop_missing)
+        frame, n_rows = _check_numbers(table, {"--target": source.target}, source.drop_missing)
         features = [name for name in columns if name != source.target]
         parameters = make_parameters(setting, estimator, features, recommended)
         for text in table.notes:
@@ -98,38 +98,28 @@ def fit_on_dask(
     say_fitted(f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {source.target!r})", model, out)
 
 
-def predict_on_dask(
-    model_file: str,
-    data: str,
-    out: str,
-    coverage: float | None,
-    explain: bool,
-    keep: Sequence[str],
-    scheduler: str | None,
-) -> None:
+def predict_on_dask(model_file: str, data: str, wanted: PredictOptions, scheduler: str | None) -> None:
     """Do what `icqr predict` says, on Dask: a folder with a Parquet file for each block."""
-    if out == "-":
+    if wanted.out == "-":
         raise ValueError("--out must be given with --engine dask: a new folder for Parquet files")
-    if Path(out).exists():
-        raise ValueError(f"--out: {out} exists; with --engine dask it is a new folder for Parquet files")
+    if Path(wanted.out).exists():
+        raise ValueError(f"--out: {wanted.out} exists; with --engine dask it is a new folder for Parquet files")
     model = load_model(model_file)
     with _cluster(scheduler):
         as_text, only = columns_to_read(model)
         table = _open_blocks(data, as_text=as_text, only=only)
         opened = UserTable(data, table.example, table.notes, unused=table.unused)
-        for name in keep:
-            check_column(opened.names, name, "--keep")
-        columns = list(features_of(model, opened, keep))
-        predicted = chosen_columns(on_dask(model).explain(table.frame[columns], coverage), explain, keep)
-        if keep:
-            kept = _open_blocks(data, only=(), keep=keep)  # as the files have them
-            example = pd.concat([kept.example[list(keep)], predicted._meta], axis=1)
-            parts = (kept.frame[list(keep)], predicted)
+        columns = list(features_of(model, opened, wanted.kept, "--keep"))
+        predicted = chosen_columns(on_dask(model).explain(table.frame[columns], wanted.coverage), wanted)
+        if wanted.kept:
+            kept = _open_blocks(data, only=(), keep=wanted.kept)  # as the files have them
+            example = pd.concat([kept.example[wanted.kept], predicted._meta], axis=1)
+            parts = (kept.frame[wanted.kept], predicted)
             predicted = dd.map_partitions(_beside, *parts, meta=example, align_dataframes=False)
-        folder = write_parquet(predicted, out)
+        folder = write_parquet(predicted, wanted.out)
     without = dataset(folder).count_rows(filter=field("promised") == 0)
     n_files = len(list(folder.iterdir()))
-    words = predicted_words(model, coverage, table.n_rows, without, out)
+    words = predicted_words(model, wanted, table.n_rows, without)
     say(f"{words} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})")
 
 
@@ -137,46 +127,37 @@ def _beside(kept: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([kept, predicted], axis=1)
 
 
-def audit_on_dask(
-    data: str,
-    names: tuple[str, str, str],
-    drop_missing: bool,
-    coverage: float,
-    groups: str | None,
-    seed: int,
-    report_path: str | None,
-    json: bool,
-    scheduler: str | None,
-) -> None:
+def audit_on_dask(data: str, wanted: AuditOptions, scheduler: str | None) -> None:
     """Do what `icqr audit` says, on Dask: coverage is counted over all rows, regions are searched in a sample."""
-    check_report(report_path)
+    check_report(wanted.report)
     with _cluster(scheduler):
         table = _open_blocks(data)
-        frame, n_rows = _check_numbers(table, names, AUDITED, drop_missing)
-        if groups is not None:
-            check_column(table.example.columns, groups, "--groups")
+        frame, n_rows = _check_numbers(table, wanted.columns, wanted.drop_missing)
+        if wanted.groups is not None:
+            check_column(table.example.columns, wanted.groups, "--groups")
         for text in table.notes:
             note(text)
-        X, y = sample(frame.drop(columns=names[0]), frame[names[0]], _SAMPLE_ROWS)
-        rows = pd.DataFrame(X).assign(**{names[0]: y})[list(table.example.columns)]
+        X, y = sample(frame.drop(columns=wanted.target), frame[wanted.target], _SAMPLE_ROWS)
+        rows = pd.DataFrame(X).assign(**{wanted.target: y})[list(table.example.columns)]
         described, counted = f"{table.name} ({n_rows:,} rows)", []
         if len(rows) < n_rows:
             described = f"{table.name} ({len(rows):,} of {n_rows:,} rows, drawn at random)"
-            counted = _counted(frame, names, groups)
-    result, summary = judge(rows, names, coverage, groups, seed, report_path, described)
+            counted = _counted(frame, wanted)
+    result, summary = judge(rows, wanted, described)
     if counted:
         summary["all_rows"] = counted
-    say_audit(result, summary, report_path, json, counted)
+    say_audit(result, summary, wanted, counted)
 
 
-def _counted(frame: Any, names: tuple[str, str, str], groups: str | None) -> list[str]:
+def _counted(frame: Any, wanted: AuditOptions) -> list[str]:
     """Return sentences on how often the intervals of all rows hold, and those of each group, worst first."""
-    whole = coverage_counts(frame, *names)
+    columns = wanted.target, wanted.lower, wanted.upper
+    whole = coverage_counts(frame, *columns)
     sentences = [f"Counted over all {whole['n'].item():,} rows: {whole['coverage'].item():.2%} covered."]
-    if groups is not None:
-        counts = coverage_counts(frame, *names, groups).sort_values("coverage", kind="stable")
+    if wanted.groups is not None:
+        counts = coverage_counts(frame, *columns, wanted.groups).sort_values("coverage", kind="stable")
         sentences += [
-            f"{groups} = {group}: {row['coverage']:.2%} of {int(row['n']):,} rows covered."
+            f"{wanted.groups} = {group}: {row['coverage']:.2%} of {int(row['n']):,} rows covered."
             for group, row in counts.head(_MOST_GROUPS).iterrows()
         ]
     return sentences
@@ -247,21 +228,21 @@ def _converted(table: Any, texts: Sequence[str], kept: Sequence[str], notes: lis
     return pd.DataFrame({name: converted(name) for name in table.column_names})
 
 
-def _check_numbers(
-    table: BlockTable, names: Sequence[str], options: Sequence[str], drop_missing: bool
-) -> tuple[Any, int]:
-    """Return the rows in which these columns are known numbers, and how many; raise if they hold text or gaps."""
-    for name, option in zip(names, options, strict=True):
+def _check_numbers(table: BlockTable, names: Mapping[str, str], drop_missing: bool) -> tuple[Any, int]:
+    """Return the rows in which columns, after their options, are known numbers, and how many; refuse text and gaps."""
+    for option, name in names.items():
         check_column(table.example.columns, name, option)
         if not pd.api.types.is_numeric_dtype(table.example[name].dtype):
             raise ValueError(f"{option}: column {name!r} must hold numbers, but it holds text")
-    missing = table.frame[list(names)].isna()
+    missing = table.frame[list(names.values())].isna()
     gaps, without = dask.compute(missing.sum(), missing.any(axis=1).sum())
     check_gaps(gaps, int(without), table.n_rows, drop_missing)
     if not without:
         return table.frame, table.n_rows
-    table.notes.append(f"{without:,} of {table.n_rows:,} rows are left out: {listed_names(names)} missing there")
-    return table.frame.dropna(subset=list(names)), table.n_rows - int(without)
+    table.notes.append(
+        f"{without:,} of {table.n_rows:,} rows are left out: {listed_names(names.values())} missing there"
+    )
+    return table.frame.dropna(subset=list(names.values())), table.n_rows - int(without)
 
 
 # -- The cluster -----------------------------------------------------------------------------------------

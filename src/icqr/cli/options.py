@@ -185,6 +185,59 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class PredictOptions:
+    """Which intervals to predict, where to write them, and which columns beside them."""
+
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
+            "With --engine dask: a new folder, of Parquet files.",
+        ),
+    ] = "-"
+    coverage: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Another coverage than the model's own.", callback=check_coverage),
+    ] = None
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
+    ] = False
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COL", help="Copy a column of DATA, for example an id; may be repeated."),
+    ] = None
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns to copy."""
+        return self.keep or []
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """Which intervals a file has, what they promise, and where to say how they hold."""
+
+    target: Annotated[str, typer.Option(metavar="COL", help="The column of what happened.")]
+    lower: Annotated[str, typer.Option(metavar="COL", help="The column of lower bounds.")]
+    upper: Annotated[str, typer.Option(metavar="COL", help="The column of upper bounds.")]
+    coverage: Annotated[
+        float, typer.Option(metavar="SHARE", help="What the intervals promise.", callback=check_coverage)
+    ]
+    groups: Annotated[str | None, typer.Option(metavar="COL", help="Judge each value of this column.")] = None
+    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write a report, HTML.")] = None
+    json: AsJson = False
+    seed: Seed = 0
+    drop_missing: DropMissing = False
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of numbers, each after the option that names it."""
+        return {"--target": self.target, "--lower": self.lower, "--upper": self.upper}
+
+
+@dataclass(frozen=True)
 class Engine:
     """What does the work."""
 

@@ -222,25 +222,18 @@ def _read_csv(
     names = None if not text_format.no_header else [f"column {place}" for place in range(1, width + 1)]
 
     def read(**options: Any) -> Any:
-        parsing = pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-        conversion = pyarrow.csv.ConvertOptions(**options)
-        # An error says which row it is with one thread only; and a small file is read no faster by several.
-        for use_threads in [False] if len(head) < _HEAD else [True, False]:
-            stream.seek(0)
-            reading = pyarrow.csv.ReadOptions(
-                encoding=code, block_size=_BLOCK, use_threads=use_threads, column_names=names
-            )
-            try:
-                table = pyarrow.csv.read_csv(stream, reading, parsing, conversion)
-                if not any(pa.types.is_binary(kind) for kind in table.schema.types) and table.column_names:
-                    return table
-                raise UnicodeError("text in another encoding")
-            except pa.ArrowInvalid as error:
-                if "UTF8" in str(error):
-                    raise UnicodeError(str(error)) from error
-                if not use_threads:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        stream.seek(0)
+        table = pyarrow.csv.read_csv(
+            stream,
+            # With one thread an error says which row it is.
+            pyarrow.csv.ReadOptions(encoding=code, block_size=_BLOCK, use_threads=False, column_names=names),
+            pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(**options),
+        )
+        if any(pa.types.is_binary(kind) for kind in table.schema.types):
+            raise UnicodeError("text in another encoding")
+        table.column_names  # noqa: B018 (decoded here, which may fail)
+        return table
 
     try:
         table = read(
@@ -252,8 +245,10 @@ def _read_csv(
         # Ids keep their leading zeros, and dates the form they have: columns to keep are read again, as text.
         kept = [column for column in table.column_names if column.strip() in keep]
         texts = read(include_columns=kept, column_types=dict.fromkeys(kept, pa.string())) if kept else None
-    except UnicodeError as error:
-        raise _decoding_error(stream, name, code) from error
+    except (UnicodeError, pa.ArrowInvalid) as error:
+        if isinstance(error, UnicodeError) or "UTF8" in str(error):
+            raise _decoding_error(stream, name, code) from error
+        raise
     return RawTable(table, texts, sample if names is None else [names, *sample])
 
 
