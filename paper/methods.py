@@ -69,9 +69,9 @@ class Case:
     printed_groups: Any = None
 
     @cached_property
-    def raw(self) -> tuple[Array, Array]:
+    def raw(self) -> list[Array]:
         """The network's quantiles of the calibration and of the validation rows, (n, 3) each, not sorted."""
-        return tuple(self.network.predict_quantiles(X) for X in self.split.X[1:])  # type: ignore[return-value]
+        return [self.network.predict_quantiles(X) for X in self.split.X[1:]]
 
     @property
     def for_notebook(self) -> tuple[Array, Array, Array, float]:

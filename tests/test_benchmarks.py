@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ from benchmarks.quality.run import drawn_covered, make_case, measures, methods_o
 from benchmarks.quality.statistics import corrected_error, holm, mean_over_sets, paired, ratio_of_sums
 from benchmarks.quality.tables import FLOOR
 from icqr import CQR, ICQR, QuantileModel, ResidualQuantiles, ScorePartition
+from paper.results import read_rows
 
 SMALL = Base(
     "sklearn.ensemble",
@@ -301,12 +303,10 @@ def test_rows_alone_are_enough_to_go_on(tiny: Path, tmp_path: Path, monkeypatch:
     assert (tmp_path / "rows.parquet").read_bytes() == (tiny / "rows.parquet").read_bytes()
 
 
-def test_the_stored_rows_can_be_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(DOCS / "benchmark" / "rows.parquet", tmp_path)
-    monkeypatch.setattr(run, "run_cell", None)  # no cell may run again
-    monkeypatch.setattr(run, "write_results", lambda out: out / "rows.parquet")
-    run.run(cells(), tmp_path)
-    assert len(list((tmp_path / "cells").glob("*.parquet"))) == len(cells()) == 935
+def test_the_stored_rows_are_the_grid_with_its_settings() -> None:
+    rows, about = read_rows(DOCS / "benchmark" / "rows.parquet")
+    assert about == json.loads(json.dumps(dataclasses.asdict(Settings())))
+    assert set(rows[list(Cell._fields)].itertuples(index=False, name=None)) == set(cells())
 
 
 def test_tables_and_figures_come_from_rows_alone(tiny: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Nothing is tuned: the base models have the same settings on all data sets, and a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -116,10 +116,6 @@ class Settings:
         default_factory=lambda: dict.fromkeys(["ICQR printed", "ICQR notebook", MORE, AVERAGED, "MAPIE conditional"], 5)
     )
     most_rows: Mapping[str, int] = field(default_factory=lambda: {"MAPIE conditional": 6000})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all of it in a form that can be stored and compared."""
-        return asdict(self)
 
 
 # -- The grid --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def run(chosen: Iterable[Cell], out: str | Path, settings: Settings | None = Non
     folder = out / "cells"
     if (out / "rows.parquet").exists() and not (folder / "settings.json").exists():
         unpack(out)
-    results.keep_settings(folder / "settings.json", settings.as_dict(), "the benchmark")
+    results.keep_settings(folder / "settings.json", asdict(settings), "the benchmark")
 
     missing = [cell for cell in chosen if not (folder / f"{cell.name}.parquet").exists()]
     progress, done = Progress("benchmark: cells"), len(chosen) - len(missing)
