@@ -22,8 +22,7 @@ from benchmarks.quality.methods import Case, Outcome
 from benchmarks.quality.run import make_case, measures
 from icqr import CQR, ICQR, PermutationImportance, ScorePartition
 from icqr.calibration import Conformity
-from icqr.cross_fitting import cross_fit
-from icqr.quantiles import QuantileModel
+from icqr.quantiles import QuantileModel, cross_fit
 
 LEVEL, BASE = 0.9, "lightgbm"
 

@@ -10,8 +10,8 @@ from scipy import stats
 
 from icqr.calibration import (
     Calibration,
-    Certificate,
     Conformity,
+    NoCalibration,
     bounds_from_quantiles,
     check_coverage,
     conformal_quantile,
@@ -579,7 +579,7 @@ def test_where_no_interval_is_given_the_certificate_says_so(sizes, small_groups)
 
 
 def test_an_empty_certificate_promises_nothing_and_does_not_blame_small_groups():
-    certificate = Certificate.empty(0.9, "none (not calibrated)")
+    certificate = NoCalibration.of(Conformity(), 0.9, "none (not calibrated)").certificate(0.9)
     assert certificate.marginal == 0
     assert str(certificate) == "Coverage 0.9, none (not calibrated)."
     assert list(certificate.groups.columns) == list(calibrated([9]).certificate(0.9).groups.columns)

@@ -327,7 +327,8 @@ def test_a_logarithmic_target_means_the_logarithms_quantiles():
     prices = np.exp(Y)
     plain = QuantileModel(small("lightgbm")).fit(X, np.log1p(prices), LEVELS).predict(X)
     transformed = QuantileModel(logarithm(small("lightgbm"))).fit(X, prices, LEVELS).predict(X)
-    np.testing.assert_allclose(transformed, np.expm1(plain))
+    # LightGBM stores y as 32-bit floats; of a plain target it gets the normalised one.
+    np.testing.assert_allclose(transformed, np.expm1(plain), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from sklearn.exceptions import DataConversionWarning
 
-from icqr.rows import Rows, check_target
+from icqr._rows import Rows, check_target
 
 NO_LIMITS = (-np.inf, np.inf)
 FRAME = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}, index=[7, 7, 9])

@@ -1,8 +1,6 @@
 """partition="auto": chosen from training rows alone, by what groups cost and promise."""
 
 import copy
-import json
-import zipfile
 from typing import Any
 
 import joblib
@@ -14,11 +12,11 @@ from sklearn.base import BaseEstimator, clone
 
 from hard_rows import LEVEL_WIDTHS, draw
 from icqr import CQR, ICQR, KMeansPartition, ResidualQuantiles, ScorePartition, WholePartition, load, prefit, save
+from icqr._rows import Rows
 from icqr.calibration import Conformity
 from icqr.datasets import make_heteroscedastic, make_sine_spread
 from icqr.metrics import excess_risk, interval_score, pinball_loss
-from icqr.rows import Rows
-from icqr.selection import Evidence, pinball, select
+from icqr.selection import pinball, select
 
 LIGHT = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
 
@@ -32,9 +30,9 @@ def fitted() -> ICQR:
     return ICQR(LIGHT, partition="auto", random_state=0).fit(X, Y)
 
 
-def evidence_of(X: Any, y: Any, bounds: Any, n_calibration: int, **settings: Any) -> Evidence:
+def selected(X: Any, y: Any, bounds: Any, n_calibration: int) -> tuple[Any, pd.DataFrame]:
     rows = Rows(X, y, np.arange(len(y)))
-    return Evidence(rows, bounds, np.ones(X.shape[1]), Conformity(**settings), 0.9, n_calibration)
+    return select(rows, bounds, np.ones(X.shape[1]), Conformity(), 0.9, n_calibration, seed=0)
 
 
 # -- What is chosen --------------------------------------------------------------------------------------------------
@@ -77,7 +75,7 @@ def test_small_data_have_one_group() -> None:
 
 
 def test_where_there_is_nothing_to_choose_nothing_is_cross_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ICQR, "_out_of_fold", lambda *_: pytest.fail("five more fits for nothing"))
+    monkeypatch.setattr("icqr.regressors.cross_fit", lambda *_: pytest.fail("five more fits for nothing"))
     ICQR(LIGHT, partition="auto", random_state=0).fit(X[:450], Y[:450])
 
 
@@ -95,7 +93,7 @@ def test_of_candidates_as_good_as_the_best_the_most_groups_are_taken() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(size=(4000, 2)), rng.normal(size=4000)
     bounds = np.tile([-1.6, 0.0, 1.6], (4000, 1))  # right everywhere: groups cost little and bring nothing
-    partition, table = select(evidence_of(x, y, bounds, 4000), seed=0)
+    partition, table = selected(x, y, bounds, 4000)
     good = table[table["difference"] <= table["standard_error"]]
     difficulty = good[good["partition"] != "K-means"]
     assert table.loc[table["chosen"], "groups"].item() == difficulty["groups"].max()
@@ -109,7 +107,7 @@ def test_no_group_is_tried_that_would_have_too_few_calibration_rows() -> None:
     y = x[:, 0] * rng.normal(size=1000)
     bounds = np.tile([-1.0, 0.0, 1.0], (1000, 1))
     for n_calibration, most in ((199, 1), (250, 2), (800, 8), (5000, 16)):
-        _, table = select(evidence_of(x, y, bounds, n_calibration), seed=0)
+        _, table = selected(x, y, bounds, n_calibration)
         assert table.loc[table["partition"] != "K-means", "groups"].max() == most
 
 
@@ -238,5 +236,3 @@ def test_a_file_keeps_the_choice(tmp_path: Any, fitted: ICQR) -> None:
     assert again.partition == "auto"
     pd.testing.assert_frame_equal(again.selection_, fitted.selection_)
     np.testing.assert_array_equal(again.predict_interval(X), fitted.predict_interval(X))
-    with zipfile.ZipFile(tmp_path / "model.icqr") as archive:
-        assert json.loads(archive.read("manifest.json"))["model"]["parameters"]["partition"] == "auto"

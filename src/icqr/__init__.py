@@ -5,11 +5,10 @@ import typing
 
 if typing.TYPE_CHECKING:
     from icqr.auditing import audit, compare, plan
-    from icqr.families import prefit
     from icqr.importance import PermutationImportance
     from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
     from icqr.persistence import load, save
-    from icqr.quantiles import QuantileModel, ResidualQuantiles
+    from icqr.quantiles import QuantileModel, ResidualQuantiles, prefit
     from icqr.regressors import CQR, ICQR, QR, Naive
     from icqr.reporting import report
 
@@ -40,11 +39,10 @@ __all__ = [
 # `icqr --help` and completion in the shell should not have to wait for.
 _HOMES = {
     "auditing": ("audit", "compare", "plan"),
-    "families": ("prefit",),
     "importance": ("PermutationImportance",),
     "partition": ("GroupPartition", "KMeansPartition", "ScorePartition", "WholePartition"),
     "persistence": ("load", "save"),
-    "quantiles": ("QuantileModel", "ResidualQuantiles"),
+    "quantiles": ("QuantileModel", "ResidualQuantiles", "prefit"),
     "regressors": ("CQR", "ICQR", "QR", "Naive"),
     "reporting": ("report",),
 }

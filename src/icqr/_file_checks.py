@@ -30,17 +30,16 @@ from sklearn.utils import check_array
 #: Trusted classes by the module that offers them. Left out are estimators whose compiled code trusts what it is given
 #: and that we don't check (nearest neighbours, libsvm), and those that are no part of a regression.
 CLASSES = {
-    "icqr.calibration": "Calibration Conformity SelectedCalibration",
-    "icqr.families": "PrefitQuantiles",
+    "icqr.calibration": "Calibration Conformity NoCalibration SelectedCalibration",
     "icqr.importance": "PermutationImportance",
     "icqr.neural": "QuantileNetwork",
     "icqr.novelty": "Novelty",
     "icqr.partition": "GroupPartition KMeansPartition ScorePartition WholePartition",
     "icqr.persistence": "StandIn",
-    "icqr.quantiles": "PointModel QuantileModel ResidualQuantiles",
+    "icqr.quantiles": "PointModel PrefitQuantiles QuantileModel ResidualQuantiles",
     "icqr.regressors": "CQR ICQR Naive QR",
     "icqr._clustering": "WeightedSpace",
-    "icqr._libraries": "Encoder Library Range",
+    "icqr._libraries": "Encoder TargetScale",
     "icqr._tables": "Features",
     "catboost": "CatBoostRegressor",
     "lightgbm": "Booster LGBMRegressor",

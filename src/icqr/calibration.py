@@ -524,6 +524,47 @@ class SelectedCalibration(Calibration):
         return np.asarray(scores[place])
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoCalibration(Calibration):
+    """Raw bounds as they are: offsets of zero, nothing promised, and no other coverage than the fitted one.
+
+    Examples
+    --------
+    >>> NoCalibration.of(Conformity(), 0.9, "none").offset_table(0.9, np.array([0]))[0]
+    array([0., 0.])
+    """
+
+    coverage: float
+
+    @classmethod
+    def of(cls, conformity: Conformity, coverage: float, guarantee: str) -> NoCalibration:
+        """Return the calibration of a model that has none."""
+        no_scores = np.empty((0, 1))
+        return cls(conformity, (no_scores, no_scores), guarantee=guarantee, coverage=coverage)
+
+    def offset_table(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
+        """Return offsets of zero."""
+        self._check_own(coverage)
+        return np.zeros((len(self.scores), 2))
+
+    def certificate(self, coverage: float | Fraction) -> Certificate:
+        """Promise nothing: one group without calibration rows and with offsets of zero."""
+        self._check_own(coverage)
+        row: dict[str, Any] = {"group": 0, "n": 0, "rank": 0, "offset_lower": 0.0, "offset_upper": 0.0, "promised": 0.0}
+        row |= {"guarantee": self.guarantee, "band_lower": math.nan, "band_upper": math.nan}
+        return Certificate(float(self.coverage), self.guarantee, pd.DataFrame([row, {**row, "group": -1}]), 1.0)
+
+    def check_enough(self, coverage: float | Fraction) -> None:
+        """Ask for no calibration rows."""
+
+    def _check_own(self, coverage: float | Fraction) -> None:
+        if check_coverage(coverage) != check_coverage(self.coverage):
+            raise ValueError(
+                f"QR predicts the levels it was fitted for, coverage={self.coverage}; got coverage={coverage}. "
+                f"Fit QR(coverage={coverage}), or use CQR or ICQR, which give any coverage from one fit."
+            )
+
+
 def needed_ranks(n: int, coverages: Iterable[float | Fraction], symmetric: bool) -> IntArray:
     """Return the ranks of n scores that the coverages need, and the largest.
 
@@ -546,7 +587,7 @@ def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) 
     >>> small.offsets(0.9, np.array([0])), sum(map(len, small.scores))
     (array([[89., 89.]]), 2)
     """
-    if isinstance(calibration, SelectedCalibration):
+    if isinstance(calibration, SelectedCalibration | NoCalibration):
         return calibration
     groups = (*calibration.scores, np.sort(np.concatenate(calibration.scores), axis=0))
     ranks = [needed_ranks(len(group), coverages, calibration.conformity.symmetric) for group in groups]
@@ -586,13 +627,6 @@ class Certificate:
     guarantee: str
     groups: pd.DataFrame
     unpromised: float
-
-    @classmethod
-    def empty(cls, coverage: float, guarantee: str) -> Certificate:
-        """Return a certificate that promises nothing: one group without calibration rows, offsets of zero."""
-        row: dict[str, Any] = {"group": 0, "n": 0, "rank": 0, "offset_lower": 0.0, "offset_upper": 0.0, "promised": 0.0}
-        row |= {"guarantee": guarantee, "band_lower": math.nan, "band_upper": math.nan}
-        return cls(coverage, guarantee, pd.DataFrame([row, {**row, "group": -1}]), unpromised=1.0)
 
     @property
     def marginal(self) -> float:

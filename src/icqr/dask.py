@@ -50,7 +50,7 @@ from icqr._cluster import (
     shared,
     warn_about_sample,
 )
-from icqr._libraries import class_names, seeded
+from icqr._libraries import TargetScale, class_names, seeded
 from icqr._predicting import (
     EXPLAINED,
     NOT_CALIBRATED,
@@ -60,11 +60,11 @@ from icqr._predicting import (
     interval_names,
     is_list,
 )
+from icqr._rows import check_target, held_out_size, naming
 from icqr._tables import FloatArray, IntArray, Table, take_rows
 from icqr.calibration import COVERAGES, MOST_SCORES, Calibration, quantile_levels, reduced_to, rows_needed
 from icqr.partition import GroupPartition
 from icqr.quantiles import PointModel, QuantileModel, bare
-from icqr.rows import check_target, held_out_size, naming
 
 __all__ = [
     "CQR",
@@ -129,7 +129,8 @@ class _OnDask(IntervalRegressor):
         fresh = {"X_calibration": X_calibration, "y_calibration": y_calibration}
         fresh = {name: values for name, values in fresh.items() if values is not None}
         if not is_collection(X) or (fresh and isinstance(self, regressors.QR)):  # which refuses calibration rows
-            return super().fit(X, y, **fresh, **fit_params)
+            super().fit(X, y, **fresh, **fit_params)
+            return self
         self._check_parameters()
         on_cluster = is_dask_estimator(bare(self.estimator))
         _check_fit(fresh, fit_params, sample_rows, on_cluster)
@@ -161,7 +162,6 @@ class _OnDask(IntervalRegressor):
         if held_out is not None:
             # With the promise of fit: `with_calibration` would take the rows for fresh ones.
             local.calibration_ = _calibration(local, held_out, coverages, max_scores)
-            local.novelty_ = local.calibration_.novelty
             local.n_crossed_.pop("calibration", None)
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
@@ -334,7 +334,6 @@ def _for_workers(model: _OnDask, coverages: Sequence[float] = (), with_novelty: 
     local = model.to_local() if isinstance(model, _OnDask) else copy.copy(model)
     calibration = reduced_to(local.calibration_, coverages)
     local.calibration_ = calibration if with_novelty else replace(calibration, novelty=None)
-    local.novelty_ = local.novelty_ if with_novelty else None
     # Dask's workers set OMP_NUM_THREADS=1. LightGBM alone takes all cores unless its own parameter says otherwise.
     if any(_lightgbm_models(local.model_)):
         local.model_ = copy.deepcopy(local.model_)
@@ -578,7 +577,7 @@ def _train_on_cluster(model: _OnDask, train: _Rows, X: Table, y: FloatArray, see
     limits = (-math.inf if model.y_min is None else model.y_min, math.inf if model.y_max is None else model.y_max)
     sizes = train.stops - train.starts
     known = np.flatnonzero(sizes)
-    rows, targets = train.map(_encoded, fitted.encoder_), train.map(_target, limits)
+    rows, targets = train.map(_encoded, fitted.encoder_), train.map(_target, limits, fitted.scale_)
     parts = [blocks[i] for blocks in (rows, targets) for i in known]
     estimators = [type(twin)(**{**twin.get_params(), **settings}) for settings in tasks]
     models = fit_on_cluster(estimators, parts, sizes[known].tolist(), fitted.encoder_.encode(X[:1]))
@@ -593,8 +592,8 @@ def _encoded(X: Any, y: Any, number: int, encoder: Any) -> Any:
     return encoder.encode(X) if len(X) else X
 
 
-def _target(X: Any, y: Any, number: int, limits: tuple[float, float]) -> FloatArray:
-    return check_target(y, len(X), limits)
+def _target(X: Any, y: Any, number: int, limits: tuple[float, float], scale: TargetScale) -> FloatArray:
+    return scale.scaled(check_target(y, len(X), limits))
 
 
 # -- Calibration -----------------------------------------------------------------------------------------------------

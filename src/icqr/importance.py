@@ -259,8 +259,7 @@ def column_replacer(model: Any, X: Table) -> Replacer:
         return _RowReplacer(model.predict, X, lambda column: np.array([column]))
 
     # Rows are encoded once: what becomes of a value depends on no other row.
-    X = as_table(X)
-    rows = model.encoder_.encode(X)
+    rows = model.encoder_.encode(as_table(X))
     first = model.models_[0]
     fitted = first.estimator if isinstance(first, FrozenEstimator) else first
     quick: Replacer | None
@@ -271,8 +270,9 @@ def column_replacer(model: Any, X: Table) -> Replacer:
     return _RowReplacer(
         lambda replaced: model.predict_encoded(replaced)[0],
         rows,
-        lambda column: model.encoder_.positions(X, column),
+        model.encoder_.positions,
         quick,
+        model.scale_.unscaled,
     )
 
 
@@ -289,6 +289,8 @@ class _RowReplacer:
         Where in the rows a column's values are: a category has several columns when one-hot.
     quick : Replacer, optional
         A quicker way; its predictions need not be sorted.
+    unscaled : callable, optional
+        Brings the quicker way's predictions into y's unit.
     """
 
     def __init__(
@@ -297,15 +299,17 @@ class _RowReplacer:
         rows: Any,
         positions: Callable[[int], IntArray],
         quick: Replacer | None = None,
+        unscaled: Callable[[FloatArray], FloatArray] = np.copy,
     ) -> None:
         self.predict = predict
         self.rows = rows
         self.positions = positions
         self.quick = quick
+        self.unscaled = unscaled
 
     @cached_property
     def predicted(self) -> FloatArray:
-        return self.predict(self.rows) if self.quick is None else _sorted(self.quick.predicted.copy())
+        return self.predict(self.rows) if self.quick is None else _sorted(self.unscaled(self.quick.predicted))
 
     def uses(self, column: int) -> bool:
         positions = self.positions(column)
@@ -314,7 +318,7 @@ class _RowReplacer:
     def replace(self, column: int, orders: IntArray) -> FloatArray:
         positions = self.positions(column)
         if self.quick is not None and len(positions) == 1:
-            return _sorted(self.quick.replace(int(positions[0]), orders))
+            return _sorted(self.unscaled(self.quick.replace(int(positions[0]), orders)))
         copies = len(self._stacked) // len(self.rows)
         parts = [self._predict(positions, orders[i : i + copies]) for i in range(0, len(orders), copies)]
         return np.concatenate(parts)

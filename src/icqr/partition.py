@@ -34,11 +34,10 @@ from icqr._clustering import (
     nearest_centroid,
     one_cluster,
 )
-from icqr._libraries import core_of, seeded
+from icqr._libraries import core_of, find_quantile_library, seeded
 from icqr._messages import warn
 from icqr._rules import value_rule
 from icqr._tables import FloatArray, IntArray, Table, draw_rows, known_values, take_rows
-from icqr.families import find_family
 from icqr.quantiles import QuantileModel, bare
 
 #: Rows that are clustered without a clusterer of the user's own; and those on which k is looked for.
@@ -568,7 +567,7 @@ class ScorePartition(BaseEstimator):
         if isinstance(self.estimator, type):
             raise ValueError(f"estimator must be a model, {self.estimator.__name__}(…), got the class")
         if not isinstance(self.estimator, QuantileModel):
-            find_family(core_of(bare(self.estimator))[1])  # which raises if it can't predict quantiles
+            find_quantile_library(core_of(bare(self.estimator))[1])  # which raises if it can't predict quantiles
 
 
 def cut(difficulty: FloatArray, n_groups: int) -> FloatArray:

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
-from icqr._libraries import Encoder, class_names, copied, core_of, prepares_rows, seeded
-from icqr._tables import FloatArray, Table, as_table, settle_kinds
-from icqr.cross_fitting import cross_fit
-from icqr.families import Family, Levels, PrefitQuantiles, ask, check_increasing, check_level_parameter, find_family
+from icqr._libraries import (
+    Encoder,
+    Levels,
+    TargetScale,
+    ask,
+    check_increasing,
+    check_level_parameter,
+    class_names,
+    copied,
+    core_of,
+    find_library,
+    find_quantile_library,
+    is_fitted_already,
+    prepares_rows,
+    seeded,
+    transforms_target,
+)
+from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows
 
 #: The level of the median.
 MEDIAN = 0.5
+#: Cross-fitting cuts the rows into this many folds.
+FOLDS = 5
+#: Parameters that say in y's own unit where a model starts: such a model must see y as it is.
+_STARTING_POINTS = {"base_score", "init_score", "base_margin"}
+#: Objectives of a mean, which can be learned of a centred y too.
+_SQUARED = (None, "reg:squarederror", "regression", "RMSE", "squared_error")
+
 
 # -- The one face ----------------------------------------------------------------------------------------------------
 
@@ -39,6 +62,17 @@ class QuantileModel(BaseEstimator):
     n_jobs : int, optional
         Levels fitted at the same time, for models that need one fit per level.
 
+    Attributes
+    ----------
+    levels_ : tuple of float
+        The fitted levels.
+    models_ : list
+        The fitted models: one for each level, or one for all of them.
+    encoder_ : Encoder
+        How rows become what the models take.
+    scale_ : TargetScale
+        How y becomes what the models learn; see `target_scale`.
+
     Examples
     --------
     >>> X = np.linspace(0, 1, 200)[:, None]
@@ -54,59 +88,54 @@ class QuantileModel(BaseEstimator):
 
     def fit(self, X: Table, y: FloatArray, levels: Levels, **fit_params: Any) -> Self:
         """Fit the levels; `fit_params` go to the estimator's own fit."""
-        fitted = _frozen(self.estimator, QuantileModel)
-        if fitted is not None:
-            if fitted.levels_ != check_levels(levels):
+        if _take_over(self):
+            if self.levels_ != check_levels(levels):
                 raise ValueError(
                     f"the coverage and side asked for need the levels {tuple(levels)}, but the fitted QuantileModel "
-                    f"has {fitted.levels_}; ask for the coverage it was fitted for, or fit it at these levels"
+                    f"has {self.levels_}; ask for the coverage it was fitted for, or fit it at these levels"
                 )
-            _take_over(self, fitted)
             return self
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
-        settings = self.prepare(X, y, levels)
-        rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
-        threads = self._shared_threads(len(settings))
+        estimator = bare(self.estimator)
+        settings = self.prepare(X, y, levels, fit_params)
+        rows, target = self.encoder_.encode(X), self.scale_.scaled(y)
+        params = self.encoder_.fit_params(estimator, fit_params, self.scale_.scaled)
+
+        # Models fitted at the same time share the cores; LightGBM would take all of them for each.
+        at_once = min(effective_n_jobs(self.n_jobs), len(settings))
+        prefix, core = core_of(estimator)
+        threads = {}
+        if at_once > 1 and "lightgbm.LGBMModel" in class_names(core) and core.n_jobs is None:
+            threads = {f"{prefix}n_jobs": max(1, cpu_count() // at_once)}
         self.models_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_clone)(bare(self.estimator), {**task, **threads}, rows, y, params) for task in settings
+            delayed(fit_clone)(estimator, {**task, **threads}, rows, target, params) for task in settings
         )
         for model in self.models_ if threads else ():
             model.set_params(**dict.fromkeys(threads))  # it may predict with all of them
+
         check_increasing(self.models_[0], y)
         return self
 
-    def _shared_threads(self, n_tasks: int) -> dict[str, int]:
-        """Share the cores between models fitted at the same time; LightGBM would take all of them for each."""
-        at_once = min(effective_n_jobs(self.n_jobs), n_tasks)
-        prefix, core = core_of(bare(self.estimator))
-        has_choice = "lightgbm.LGBMModel" in class_names(core) and core.n_jobs is None
-        return {f"{prefix}n_jobs": max(1, cpu_count() // at_once)} if at_once > 1 and has_choice else {}
-
-    def prepare(self, X: Table, y: FloatArray, levels: Levels) -> list[dict[str, Any]]:
-        """Learn how rows are encoded, and give the settings of each model that must be fitted to become `models_`."""
+    def prepare(
+        self, X: Table, y: FloatArray, levels: Levels, fit_params: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Learn how rows and y are encoded, and return the settings of each model to fit."""
         estimator = bare(self.estimator)
-        family = self._family(estimator)
+        core = core_of(estimator)[1]
+        library = find_quantile_library(core, self.level_parameter)
+        assert library.levels is not None
         self.levels_ = check_levels(levels)
-        _, core = core_of(estimator)
         if self.level_parameter is not None:
             check_level_parameter(core, self.level_parameter)
         if isinstance(core, PrefitQuantiles):
             core.check_levels(self.levels_)
         self.encoder_ = Encoder(estimator, X)
-        self.encoder_.check_ranges(X, y)
-        spread = 1.0 if self.encoder_.transforms_target else float(np.ptp(y)) or 1.0
-        settings = [family.scaled(family.settings(task), spread) for task in self._tasks(family)]
-        return [self.encoder_.settings(task) for task in settings]
-
-    def _family(self, estimator: Any) -> Family:
-        # Found again when needed, not kept: its functions could not be pickled.
-        return find_family(core_of(estimator)[1], self.level_parameter)
-
-    def _tasks(self, family: Family) -> list[tuple[float, ...]]:
-        return [self.levels_] if family.joint else [(level,) for level in self.levels_]
+        self.scale_ = target_scale(estimator, y, fit_params or {})
+        tasks = [self.levels_] if library.joint else [(level,) for level in self.levels_]
+        return [self.encoder_.settings(estimator, library.levels(task)) for task in tasks]
 
     def predict(self, X: Table, levels: Levels | None = None) -> FloatArray:
-        """Give the (n, levels) quantiles, sorted in each row, of all fitted levels or of some of them."""
+        """Return the (n, levels) quantiles, sorted in each row, of all fitted levels or of some of them."""
         unknown = [level for level in levels or () if level not in self.levels_]
         if unknown:
             raise ValueError(
@@ -116,59 +145,33 @@ class QuantileModel(BaseEstimator):
         return quantiles if levels is None else quantiles[:, [self.levels_.index(level) for level in levels]]
 
     def predict_sorted(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Give the sorted quantiles, and which rows were not in order before."""
+        """Return the sorted quantiles, and which rows were not in order before."""
         return self.predict_encoded(self.encoder_.encode(as_table(X)))
 
     def predict_encoded(self, rows: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Do the same for rows in the form that the models take."""
-        raw = self._raw(rows)
-        crossed = np.asarray((raw[:, 1:] < raw[:, :-1]).any(axis=1))
-        return (np.sort(raw, axis=1) if crossed.any() else raw), crossed
+        quantiles = self.scale_.unscaled(self.predict_scaled(rows))
+        crossed = np.asarray((quantiles[:, 1:] < quantiles[:, :-1]).any(axis=1))
+        return (np.sort(quantiles, axis=1) if crossed.any() else quantiles), crossed
 
-    def _raw(self, rows: Any) -> FloatArray:
-        """Give the models' own quantiles, not sorted."""
-        family = self._family(self.models_[0])
-        asked = zip(self.models_, self._tasks(family), strict=True)
-        raw = np.concatenate([ask(model, rows, family, task) for model, task in asked], axis=1)
-        self._check_prediction(raw, len(rows))
-        return raw
-
-    def _check_prediction(self, raw: FloatArray, n_rows: int) -> None:
-        if raw.shape != (n_rows, len(self.levels_)):
+    def predict_scaled(self, rows: Any) -> FloatArray:
+        """Return the models' own quantiles for encoded rows: not sorted, in the unit of `scale_`."""
+        # The library is found again, not kept: its functions could not be pickled.
+        library = find_quantile_library(core_of(self.models_[0])[1], self.level_parameter)
+        tasks = [self.levels_] if library.joint else [(level,) for level in self.levels_]
+        answers = [ask(model, rows, library, task) for model, task in zip(self.models_, tasks, strict=True)]
+        quantiles = answers[0] if len(answers) == 1 else np.concatenate(answers, axis=1)
+        if quantiles.shape != (len(rows), len(self.levels_)):
             raise ValueError(
-                f"the quantile model must predict shape {(n_rows, len(self.levels_))} for levels {self.levels_}, "
-                f"got {raw.shape}"
+                f"the quantile model must predict shape {(len(rows), len(self.levels_))} for levels {self.levels_}, "
+                f"got {quantiles.shape}"
             )
-        if not np.isfinite(raw).all():
-            row = int(np.argwhere(~np.isfinite(raw))[0, 0])
-            raise ValueError(f"the quantile model predicts {raw[row].tolist()} for row {row}; quantiles must be finite")
-
-
-def check_levels(levels: Levels) -> tuple[float, ...]:
-    """Give quantile levels as floats, or say what is wrong with them.
-
-    Examples
-    --------
-    >>> check_levels([0.05, 0.5])
-    (0.05, 0.5)
-    """
-    given = tuple(float(level) for level in levels)
-    if not given or not all(0 < level < 1 for level in given) or sorted(set(given)) != list(given):
-        raise ValueError(
-            f"levels must be quantile levels strictly between 0 and 1, in ascending order, got {list(given)}; for "
-            "example levels=(0.05, 0.5, 0.95)"
-        )
-    return given
-
-
-def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, params: dict[str, Any]) -> Any:
-    """Fit a copy of an estimator with these settings; an object without `fit` is used as it is."""
-    if not hasattr(estimator, "fit"):
-        return estimator
-    model = copied(estimator)
-    if settings:
-        model.set_params(**settings)
-    return model.fit(X, y, **params)
+        if not np.isfinite(quantiles).all():
+            row = int(np.argwhere(~np.isfinite(quantiles))[0, 0])
+            raise ValueError(
+                f"the quantile model predicts {quantiles[row].tolist()} for row {row}; quantiles must be finite"
+            )
+        return quantiles
 
 
 class PointModel(BaseEstimator):
@@ -191,33 +194,83 @@ class PointModel(BaseEstimator):
 
     def fit(self, X: Table, y: FloatArray, **fit_params: Any) -> Self:
         """Fit the regressor; `fit_params` go to its own fit."""
-        fitted = _frozen(self.estimator, PointModel)
-        if fitted is not None:
-            _take_over(self, fitted)
+        if _take_over(self):
             return self
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
-        settings = self.prepare(X, y)
-        rows, params = self.encoder_.encode(X), self.encoder_.fit_params(fit_params)
-        self.model_ = fit_clone(bare(self.estimator), settings, rows, y, params)
+        settings = self.prepare(X, y, fit_params)
+        params = self.encoder_.fit_params(bare(self.estimator), fit_params, self.scale_.scaled)
+        rows, target = self.encoder_.encode(X), self.scale_.scaled(y)
+        self.model_ = fit_clone(bare(self.estimator), settings, rows, target, params)
         return self
 
-    def prepare(self, X: Table, y: FloatArray) -> dict[str, Any]:
-        """Learn how rows are encoded, and give the settings of the model that must be fitted to become `model_`."""
-        self.encoder_ = Encoder(bare(self.estimator), X)
-        self.encoder_.check_ranges(X, y, point=True)
-        return {} if isinstance(bare(self.estimator), FrozenEstimator) else self.encoder_.settings({})
+    def prepare(self, X: Table, y: FloatArray, fit_params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Learn how rows and y are encoded, and return the settings of the model to fit."""
+        estimator = bare(self.estimator)
+        self.encoder_ = Encoder(estimator, X)
+        self.scale_ = target_scale(estimator, y, fit_params or {}, of_mean=True)
+        return {} if isinstance(estimator, FrozenEstimator) else self.encoder_.settings(estimator, {})
 
     def predict(self, X: Table) -> FloatArray:
-        """Give the regressor's predictions."""
+        """Return the regressor's predictions."""
         X = as_table(X)
         values = np.asarray(self.model_.predict(self.encoder_.encode(X)), dtype=np.float64).reshape(len(X), -1)
         if values.shape[1] != 1 or not np.isfinite(values).all():
             raise ValueError(f"the regressor must predict one finite number per row, got shape {values.shape}")
-        return values[:, 0]
+        return self.scale_.unscaled(values[:, 0])
+
+
+def target_scale(estimator: Any, y: FloatArray, fit_params: Mapping[str, Any], of_mean: bool = False) -> TargetScale:
+    """Return how y is normalised before a library sees it (the paper's Algorithm 3 asks for normalised sets).
+
+    Quantile models of the libraries known here learn y centred at its median, in units of its spread; what they learn
+    does not depend on the unit. A model of the mean that minimises squares gets y centred, so that libraries with
+    32-bit floats lose no digits. It keeps y's unit where some parameter may have it, as LightGBM's `reg_alpha`. Models
+    that transform the target, are fitted already, are told where to start, or are not known here see y as it is.
+    """
+    core = core_of(estimator)[1]
+    library = find_library(core)
+    if not library.name or transforms_target(estimator) or is_fitted_already(estimator):
+        return TargetScale()
+    params = {**core.get_params(), **{name.rpartition("__")[2]: value for name, value in fit_params.items()}}
+    if any(params.get(name) is not None for name in _STARTING_POINTS):
+        return TargetScale()
+    scale = TargetScale.of(y)
+    if not of_mean:
+        return scale
+    if not library.objective or any(params.get(name) not in _SQUARED for name in library.objective):
+        return TargetScale()
+    return scale if library.unit_free else TargetScale(scale.centre)
+
+
+def check_levels(levels: Levels) -> tuple[float, ...]:
+    """Return quantile levels as floats, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> check_levels([0.05, 0.5])
+    (0.05, 0.5)
+    """
+    checked = tuple(float(level) for level in levels)
+    if not checked or not all(0 < level < 1 for level in checked) or sorted(set(checked)) != list(checked):
+        raise ValueError(
+            f"levels must be quantile levels strictly between 0 and 1, in ascending order, got {list(checked)}; for "
+            "example levels=(0.05, 0.5, 0.95)"
+        )
+    return checked
+
+
+def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, params: dict[str, Any]) -> Any:
+    """Fit a copy of an estimator with these settings; an object without `fit` is used as it is."""
+    if not hasattr(estimator, "fit"):
+        return estimator
+    model = copied(estimator)
+    if settings:
+        model.set_params(**settings)
+    return model.fit(X, y, **params)
 
 
 def bare(estimator: Any) -> Any:
-    """Give the estimator itself: that of a `QuantileModel`, and the default in place of None.
+    """Return the estimator itself: that of a `QuantileModel`, and the default in place of None.
 
     Examples
     --------
@@ -228,30 +281,129 @@ def bare(estimator: Any) -> Any:
     return HistGradientBoostingRegressor() if inner is None else inner
 
 
+def is_prefit(estimator: Any) -> bool:
+    """Return whether fitting leaves this model as it is."""
+    return is_fitted_already(bare(estimator))
+
+
+def _take_over(model: Any) -> bool:
+    """Take over all that a fitted model of the same class has learned, if a FrozenEstimator holds one."""
+    fitted = model.estimator.estimator if isinstance(model.estimator, FrozenEstimator) else None
+    if not isinstance(fitted, type(model)):
+        return False
+    check_is_fitted(fitted)
+    vars(model).update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
+    return True
+
+
 # -- Models that are fitted already ----------------------------------------------------------------------------------
 
 
-def is_prefit(estimator: Any) -> bool:
-    """Tell whether fitting leaves this model as it is."""
-    if isinstance(estimator, QuantileModel):
-        estimator = estimator.estimator
-    if estimator is None:
-        return False
-    return isinstance(estimator, PrefitQuantiles | FrozenEstimator) or not hasattr(estimator, "fit")
+class PrefitQuantiles(BaseEstimator):
+    """Fitted models for given levels, behind `predict_quantiles`; made by `prefit`.
+
+    Parameters
+    ----------
+    models : tuple
+        Fitted estimators or callables, as FrozenEstimator, so that cloning keeps them; in the order of `levels`.
+    levels : tuple of float
+        The level that each of them predicts.
+    """
+
+    is_prefit = True  # fitting leaves it as it is
+
+    def __init__(self, models: tuple[Any, ...], levels: tuple[float, ...]) -> None:
+        self.models = models
+        self.levels = levels
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Do nothing: the models are fitted."""
+        return self
+
+    def predict_quantiles(self, X: Any, levels: Levels) -> FloatArray:
+        """Return (n, levels) predictions of the models of these levels."""
+        columns = []
+        for level in levels:
+            model = self.models[self._index(level)].estimator
+            _check_order(model, X)
+            answer = np.asarray(model.predict(X) if hasattr(model, "predict") else model(X), dtype=np.float64)
+            columns.append(answer[:, None] if answer.ndim == 1 else answer)
+        return np.concatenate(columns, axis=1)
+
+    def __sklearn_tags__(self) -> Any:
+        # The models get the rows as they came: they were made for them.
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+    def check_levels(self, levels: Levels) -> None:
+        """Raise unless there is a model for each of these levels."""
+        for level in levels:
+            self._index(level)
+
+    def _index(self, level: float) -> int:
+        near = np.flatnonzero(np.isclose(self.levels, level, rtol=0, atol=1e-9))
+        if len(near) == 0:
+            raise ValueError(
+                f"the coverage and side asked for need a model of level {level:g}, but the fitted models have levels "
+                f"{tuple(self.levels)}. Give a model of that level, or ask for the coverage the models were fitted for."
+            )
+        return int(near[0])
 
 
-def _frozen(estimator: Any, kind: type[Any]) -> Any:
-    """Return the fitted model of this kind that a FrozenEstimator holds, or None."""
-    inner = estimator.estimator if isinstance(estimator, FrozenEstimator) else None
-    return inner if isinstance(inner, kind) else None
+def _check_order(model: Any, X: Any) -> None:
+    """Raise if rows have the model's columns in another order, which LightGBM would not notice."""
+    known = np.asarray(getattr(model, "feature_names_in_", ()), dtype=object).tolist()
+    names = np.asarray(getattr(X, "columns", ()), dtype=object).tolist()
+    if known != names and sorted(map(str, known)) == sorted(map(str, names)):
+        raise ValueError(
+            f"X must have the columns that the fitted model knows, in the same order: {known}, got {names}. Select "
+            "them by name, in that order."
+        )
 
 
-def _take_over(model: Any, fitted: Any) -> None:
-    """Give a model all that a fitted one has learned: how columns are encoded, and the models themselves."""
-    check_is_fitted(fitted)
-    for name, value in vars(fitted).items():
-        if name.endswith("_"):
-            setattr(model, name, value)
+def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: Levels) -> PrefitQuantiles:
+    """Use models that are fitted already as a quantile model.
+
+    The rows given to ``fit`` of a method are then taken as rows that the models have not seen: `ICQR` uses one part for
+    the partition and the rest for calibration, `CQR` calibrates on all (on `calibration_size` of them with a scaled
+    conformity score, whose scale is learned from the others). **Don't give the rows the models were trained on**: their
+    scores are too small, and the intervals would be too narrow. (`Naive` takes a fitted regressor as scikit-learn's
+    ``FrozenEstimator(model)``.)
+
+    Parameters
+    ----------
+    lower, median, upper : fitted estimator or callable
+        Models of the lower bound, the median and the upper bound. A one-sided interval needs its own bound and the
+        median.
+    levels : sequence of float
+        The level of each model given, in the order lower, median, upper. They are checked against the coverage.
+
+    Examples
+    --------
+    >>> from icqr import CQR
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1)); y = X.ravel() + rng.normal(size=200)
+    >>> bounds = prefit(
+    ...     lower=lambda X: X[:, 0] - 1, median=lambda X: X[:, 0], upper=lambda X: X[:, 0] + 1, levels=(0.05, 0.5, 0.95)
+    ... )
+    >>> CQR(bounds, coverage=0.9).fit(X, y).predict_interval(X).shape
+    (200, 2)
+    """
+    models = [model for model in (lower, median, upper) if model is not None]
+    if not models or len(models) != len(levels):
+        raise ValueError(f"levels must have one level for each of the {len(models)} models given, got {tuple(levels)}")
+    if any(low >= high for low, high in pairwise([0.0, *levels, 1.0])):
+        raise ValueError(
+            f"levels must grow from lower to upper, strictly between 0 and 1, got {tuple(levels)}; for 90 % coverage "
+            "they are (0.05, 0.5, 0.95)"
+        )
+    for model in models:
+        if not hasattr(model, "predict") and not callable(model):
+            raise ValueError(f"a prefit model must have predict(X) or be callable, got {type(model).__name__}")
+        if hasattr(model, "fit") and hasattr(model, "predict"):
+            check_is_fitted(model)
+    return PrefitQuantiles(tuple(map(FrozenEstimator, models)), tuple(float(level) for level in levels))
 
 
 # -- Two stages ------------------------------------------------------------------------------------------------------
@@ -322,57 +474,54 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         check_levels(self.levels)
         validate_data(self, X, skip_check_array=True)
         folds, seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
-        model = self._model(seed)
+        model = copied(self.estimator) if isinstance(self.estimator, QuantileModel) else QuantileModel(self.estimator)
+        model.set_params(estimator=seeded(bare(self.estimator), seed))
         self._check_base(model, X)
         if prepares_rows(model.estimator):
             X = settle_kinds(X)
         params = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight, dtype=np.float64)}
+
+        # Stage 1: each row's median, by a model that has not seen the row.
         self.medians_, predicted = cross_fit(model, X, y, (MEDIAN,), folds, params, self.n_jobs)
         median = predicted[:, 0]
-        self.unit_ = _power_of_two(y, y - median)
-        others = [level for level in self.levels if level != MEDIAN]
+        # Stage 2: the quantiles of what it leaves, with the median as one more column.
+        other_levels = [level for level in self.levels if level != MEDIAN]
         self.residuals_: list[QuantileModel] = []
         residual = np.empty((len(y), 0))
-        if others:
-            rows, target = _with_column(X, median), (y - median) / self.unit_
-            self.residuals_, residual = cross_fit(model, rows, target, others, folds, params, self.n_jobs)
+        if other_levels:
+            rows = _with_column(X, median)
+            self.residuals_, residual = cross_fit(model, rows, y - median, other_levels, folds, params, self.n_jobs)
         self.out_of_fold_ = np.sort(self._added(self.levels, median, residual), axis=1)
         return self
 
     def predict_quantiles(self, X: Table, levels: Levels | None = None) -> FloatArray:
-        """Give (n, levels) quantiles, not sorted, of all fitted levels or of some of them."""
+        """Return (n, levels) quantiles, not sorted, of all fitted levels or of some of them."""
         check_is_fitted(self)
         X = as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         median = np.mean([model.predict(X)[:, 0] for model in self.medians_], axis=0)
-        asked = tuple(self.levels if levels is None else levels)
-        others = [level for level in asked if level != MEDIAN]
+        wanted = tuple(self.levels if levels is None else levels)
+        other_levels = [level for level in wanted if level != MEDIAN]
         residual = np.empty((len(median), 0))
-        if others:
+        if other_levels:
             rows = _with_column(X, median)
-            residual = np.mean([model.predict(rows, others) for model in self.residuals_], axis=0)
-        return self._added(asked, median, residual)
+            residual = np.mean([model.predict(rows, other_levels) for model in self.residuals_], axis=0)
+        return self._added(wanted, median, residual)
 
     def _added(self, levels: Levels, median: FloatArray, residual: FloatArray) -> FloatArray:
-        """Give quantiles from the median and, for the other levels, those of the residual in its unit."""
-        found = np.repeat(median[:, None], len(levels), axis=1)
-        found[:, [level != MEDIAN for level in levels]] += residual * self.unit_
-        return found
+        """Return quantiles from the median and, for the other levels, those of the residual."""
+        quantiles = np.repeat(median[:, None], len(levels), axis=1)
+        quantiles[:, [level != MEDIAN for level in levels]] += residual
+        return quantiles
 
     def predict(self, X: Table) -> FloatArray:
-        """Give the median."""
+        """Return the median."""
         return self.predict_quantiles(X, (MEDIAN,))[:, 0]
 
     @property
     def levels_(self) -> tuple[float, ...]:
         """The fitted levels."""
         return tuple(self.levels)
-
-    def _model(self, seed: int) -> QuantileModel:
-        given = self.estimator
-        model: QuantileModel = copied(given) if isinstance(given, QuantileModel) else QuantileModel(given)
-        model.set_params(estimator=seeded(bare(given), seed))
-        return model
 
     def _check_base(self, model: QuantileModel, X: Table) -> None:
         """Raise before any fit what can't be fitted in two stages, and what all rows tell about the columns."""
@@ -381,7 +530,9 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
                 "ResidualQuantiles fits its estimator on folds, and can't with one that is fitted already; give the "
                 "estimator unfitted, or use the fitted one without ResidualQuantiles"
             )
-        if Encoder(model.estimator, X).transforms_target:
+        find_quantile_library(core_of(model.estimator)[1], model.level_parameter)
+        Encoder(model.estimator, X)
+        if transforms_target(model.estimator):
             raise ValueError(
                 "ResidualQuantiles(TransformedTargetRegressor(…)) would transform residuals, which may be negative; "
                 "put it around: TransformedTargetRegressor(ResidualQuantiles(…), …)"
@@ -407,7 +558,67 @@ def _with_column(X: Table, median: FloatArray) -> Table:
     return pd.concat([X, pd.Series(median, index=X.index)], axis=1).set_axis([*X.columns, name], axis=1)
 
 
-def _power_of_two(y: FloatArray, residual: FloatArray) -> float:
-    """Give the unit in which residuals are about as large as y's deviations: what a library can work with."""
-    spread, left = np.mean(np.abs(y - np.median(y))), np.mean(np.abs(residual))
-    return float(np.ldexp(1.0, int(np.frexp(left)[1]) - int(np.frexp(spread)[1]))) if spread > 0 < left else 1.0
+def cross_fit(
+    model: Any,
+    X: Table,
+    y: FloatArray,
+    levels: Sequence[float],
+    seed: int | None,
+    fit_params: Mapping[str, Any] | None = None,
+    n_jobs: int | None = None,
+) -> tuple[list[Any], FloatArray]:
+    """Fit a quantile model without each of five random folds, and let it predict that fold.
+
+    Parameters
+    ----------
+    model : quantile model
+        With ``fit(X, y, levels)`` and ``predict(X)``, as `QuantileModel`; it is cloned.
+    X, y : table and array
+        Rows to fit and predict.
+    levels : sequence of float
+        The levels.
+    seed : int
+        Seed of the folds.
+    fit_params : dict, optional
+        For the model's fit; arrays with a value per row are split with the rows.
+    n_jobs : int, optional
+        Folds fitted at the same time; the result is the same.
+
+    Returns
+    -------
+    models : list
+        The fitted models, one for each fold.
+    predictions : array of shape (n, levels)
+        Each row's prediction by the model that was fitted without it.
+
+    Examples
+    --------
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> models, median = cross_fit(QuantileModel(), X, X.ravel(), levels=(0.5,), seed=0)
+    >>> len(models), median.shape
+    (5, (200, 1))
+    """
+    n = len(y)
+    if n < 2:
+        raise ValueError(f"rows to train on must be at least 2 to be cut into folds, got n_samples={n}; give more rows")
+    order = np.random.default_rng(seed).permutation(n)
+    folds = [np.sort(fold) for fold in np.array_split(order, min(FOLDS, n))]
+    # A checkpoint is for one set of rows: folds have none.
+    unfitted = clone(model)
+    checkpoints = [name for name in unfitted.get_params(deep=True) if name.endswith("checkpoint")]
+    if checkpoints:
+        unfitted.set_params(**dict.fromkeys(checkpoints))
+
+    tasks = (delayed(_fit_without)(clone(unfitted), X, y, levels, fold, fit_params or {}) for fold in folds)
+    models = Parallel(n_jobs=n_jobs)(tasks)
+    predictions = np.empty((n, len(levels)))
+    for fitted, fold in zip(models, folds, strict=True):
+        predictions[fold] = fitted.predict(take_rows(X, fold))
+    return models, predictions
+
+
+def _fit_without(
+    model: Any, X: Table, y: FloatArray, levels: Sequence[float], fold: IntArray, fit_params: Mapping[str, Any]
+) -> Any:
+    rest = np.setdiff1d(np.arange(len(y)), fold, assume_unique=True)
+    return model.fit(take_rows(X, rest), y[rest], levels, **_check_method_params(X, dict(fit_params), indices=rest))

@@ -1,4 +1,7 @@
-"""Naive, QR, CQR and ICQR: scikit-learn estimators that put the steps in order."""
+"""Naive, QR, CQR and ICQR: each `fit` is written out, in the paper's order.
+
+What a fitted model can do, the predicting side, is the same for all of them: see `IntervalRegressor`.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,32 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
 from icqr._libraries import copied, seeded
-from icqr._predicting import APPROXIMATE, GROUPWISE, NOT_CALIBRATED, IntervalRegressor, Seeds, check_labels
+from icqr._predicting import (
+    APPROXIMATE,
+    GROUPWISE,
+    MARGINAL,
+    NOT_CALIBRATED,
+    IntervalRegressor,
+    check_labels,
+)
+from icqr._rows import Rows, naming
 from icqr._rules import describe_groups
 from icqr._tables import Features, FloatArray, IntArray, Table, blocks, take_rows
-from icqr.calibration import (
-    Calibration,
-    Certificate,
-    bounds_from_quantiles,
-    check_coverage,
-    quantile_levels,
-    rows_needed,
-    width_floor,
-)
-from icqr.cross_fitting import cross_fit
+from icqr.calibration import NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed, width_floor
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
-from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition
-from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, is_prefit
-from icqr.rows import Rows, naming
-from icqr.selection import Evidence, group_numbers, select
+from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition, WholePartition
+from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, bare, cross_fit, is_prefit
+from icqr.selection import group_numbers, select
+
+#: Training rows from which groups are put into words.
+MOST_DESCRIBED = 5000
+#: Calibration rows on which the leak alarm looks at the median's error.
+MOST_UNSEEN = 500
+NO_CALIBRATION = "QR has no calibration; use CQR or ICQR, which take the same estimator"
 
 
 class Naive(IntervalRegressor):
@@ -65,7 +71,7 @@ class Naive(IntervalRegressor):
     (500, 2)
     """
 
-    _asks = ("predict",)
+    _takes_quantiles = False
 
     def __init__(
         self,
@@ -88,44 +94,41 @@ class Naive(IntervalRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _fit_model(self, train: Rows, seed: int, params: dict[str, Any]) -> None:
-        regressor = seeded(self._inner(), seed)
+    def fit(self, X: Any, y: Any, X_calibration: Any = None, y_calibration: Any = None, **fit_params: Any) -> Self:
+        """Fit the model and calibrate.
+
+        Parameters
+        ----------
+        X, y : table and array
+            Rows to train on. Unless calibration rows are given, `calibration_size` of these, drawn at random, are set
+            aside for calibration. A random draw is right only if rows are exchangeable: with rows in time order give
+            the latest ones as calibration rows; with several rows per customer or site give whole customers or sites.
+        X_calibration, y_calibration : table and array, optional
+            Calibration rows, which the model must not have seen.
+        **fit_params : optional
+            For the estimator's own fit: `sample_weight`, evaluation sets, callbacks. Arrays with a value per row are
+            split with the rows; calibration never uses weights. Where scikit-learn's metadata routing is enabled, they
+            go where they are requested.
+
+        Returns
+        -------
+        self
+        """
+        calibrates = "all" if is_prefit(self.estimator) else "share"
+        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
+
+        # 1. Fit the regressor.
+        regressor = seeded(bare(self.estimator), seeds.model)
         if self.n_jobs is not None and hasattr(regressor, "get_params") and "n_jobs" in regressor.get_params():
             regressor.set_params(n_jobs=self.n_jobs)
-        self.model_ = self._train(PointModel(regressor), train, **params)
+        self.model_ = PointModel(regressor).fit(train.X, train.y, **params)
 
-    def _bounds(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
-        point, side = self.model_.predict(X), self.conformity_.side
-        lower = np.full_like(point, -np.inf) if side == "upper" else point
-        upper = np.full_like(point, np.inf) if side == "lower" else point
-        return np.column_stack([lower, point, upper]), np.zeros(len(point), dtype=np.bool_)
+        # 2. One offset for all rows.
+        _put_into_one_group(self, train)
+        return self._calibrate(calibration, MARGINAL)
 
 
-class _QuantileRegressor(IntervalRegressor):
-    """What the methods on a quantile model share."""
-
-    def _fit_model(self, train: Rows, seed: int, params: dict[str, Any]) -> None:
-        given = self.estimator
-        model = copied(given) if isinstance(given, QuantileModel) else QuantileModel(given)
-        model.set_params(estimator=seeded(self._inner(), seed))
-        if model.n_jobs is None:
-            model.set_params(n_jobs=self.n_jobs)
-        if isinstance(model.estimator, ResidualQuantiles) and model.estimator.n_jobs is None:
-            model.estimator.set_params(n_jobs=self.n_jobs)
-        self.model_ = self._train(model, train, quantile_levels(self.coverage, self.side), **params)
-        parts = [self._bounds(take_rows(train.X, block)) for block in blocks(len(train.X))]
-        self.n_crossed_["train"] = sum(int(crossed.sum()) for _, crossed in parts)
-        if self.conformity != "cqr":
-            widths = np.concatenate([self.conformity_.widths(bounds) for bounds, _ in parts])
-            self.conformity_ = replace(self.conformity_, floor=width_floor(widths))
-
-
-#: Rows from which groups are put into words; calibration rows on which the leak alarm looks at the median's error.
-MOST_DESCRIBED, MOST_UNSEEN = 5000, 500
-NO_CALIBRATION = "QR has no calibration; use CQR or ICQR, which take the same estimator"
-
-
-class QR(_QuantileRegressor):
+class QR(IntervalRegressor):
     """Quantile regression as it is: no calibration, and so no promise.
 
     1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on all rows.
@@ -173,45 +176,23 @@ class QR(_QuantileRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:  # type: ignore[override]
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the quantile model on all rows; `fit_params` go to the estimator's own fit."""
         calibration = [fit_params.pop(name, None) for name in ("X_calibration", "y_calibration")]
-        if any(given is not None for given in calibration):
+        if any(rows is not None for rows in calibration):
             raise ValueError(NO_CALIBRATION)
-        return super().fit(X, y, **fit_params)
+        train, _, params, seeds = self._prepare(X, y, None, None, fit_params, calibrates="none")
+        self.model_ = _fit_quantiles(self, train, seeds.model, params)
+        _put_into_one_group(self, train)
+        self.calibration_ = NoCalibration.of(self.conformity_, self.coverage_, NOT_CALIBRATED)
+        return self
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Refuse: quantile regression has no calibration."""
         raise ValueError(NO_CALIBRATION)
 
-    def _split(self, rows: Rows, X_calibration: Any, y_calibration: Any, seed: int) -> tuple[Rows, Rows]:
-        return rows, rows
 
-    def _calibrate(self, held_out: Rows, guarantee: str) -> Self:
-        no_scores = np.empty((0, 1))
-        self.calibration_ = Calibration(self.conformity_, (no_scores, no_scores), guarantee=NOT_CALIBRATED)
-        self.novelty_ = None
-        return self
-
-    def _offsets(self, labels: IntArray, coverage: float) -> FloatArray:
-        self._check_own(coverage)
-        return np.zeros((self.n_groups_ + 1, 2))
-
-    def certificate(self, coverage: float | None = None) -> Certificate:
-        """Say that nothing is promised."""
-        self._check_fitted()
-        self._check_own(self._asked(coverage))
-        return Certificate.empty(float(self.coverage_), NOT_CALIBRATED)
-
-    def _check_own(self, coverage: float) -> None:
-        if check_coverage(coverage) != check_coverage(self.coverage_):
-            raise ValueError(
-                f"QR predicts the levels it was fitted for, coverage={self.coverage_}; got coverage={coverage}. "
-                f"Fit QR(coverage={coverage}), or use CQR or ICQR, which give any coverage from one fit."
-            )
-
-
-class CQR(_QuantileRegressor):
+class CQR(IntervalRegressor):
     """Conformalized quantile regression: the quantile model's bounds, moved by one offset.
 
     1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on the training rows.
@@ -275,8 +256,39 @@ class CQR(_QuantileRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    def fit(self, X: Any, y: Any, X_calibration: Any = None, y_calibration: Any = None, **fit_params: Any) -> Self:
+        """Fit the model and calibrate.
 
-class ICQR(_QuantileRegressor):
+        Parameters
+        ----------
+        X, y : table and array
+            Rows to train on. Unless calibration rows are given, `calibration_size` of these, drawn at random, are set
+            aside for calibration. A random draw is right only if rows are exchangeable: with rows in time order give
+            the latest ones as calibration rows; with several rows per customer or site give whole customers or sites.
+        X_calibration, y_calibration : table and array, optional
+            Calibration rows, which the model must not have seen.
+        **fit_params : optional
+            For the estimator's own fit: `sample_weight`, evaluation sets, callbacks. Arrays with a value per row are
+            split with the rows; calibration never uses weights. Where scikit-learn's metadata routing is enabled, they
+            go where they are requested.
+
+        Returns
+        -------
+        self
+        """
+        # A model that is fitted already leaves all rows for calibration, but for scores whose scale must be learned.
+        calibrates = "all" if is_prefit(self.estimator) and self.conformity == "cqr" else "share"
+        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
+
+        # 1. Estimate the conditional quantiles.
+        self.model_ = _fit_quantiles(self, train, seeds.model, params)
+
+        # 2. One offset for all rows.
+        _put_into_one_group(self, train)
+        return self._calibrate(calibration, MARGINAL)
+
+
+class ICQR(IntervalRegressor):
     """Improved conformalized quantile regression: one offset for each group of similar rows.
 
     1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on the training rows.
@@ -380,7 +392,7 @@ class ICQR(_QuantileRegressor):
 
     @classmethod
     def as_printed(cls, estimator: Any = None, coverage: float = 0.9, **parameters: Any) -> ICQR:
-        """Make the paper's Algorithm 3 exactly as printed.
+        """Return the paper's Algorithm 3 exactly as printed.
 
         Importance by the absolute error of the median, importance and K-means on calibration rows, K-means from scratch
         for each k, no merging. The promise is approximate until `calibrate` is called with fresh rows.
@@ -394,69 +406,99 @@ class ICQR(_QuantileRegressor):
         partition = KMeansPartition(clusterer=KMeans(n_init=10), merge=False, data="calibration")
         return cls(estimator, coverage, **{"importance": importance, "partition": partition, **parameters})
 
-    def _learns(self) -> bool:
-        return True
+    def fit(self, X: Any, y: Any, X_calibration: Any = None, y_calibration: Any = None, **fit_params: Any) -> Self:
+        """Fit the model, learn the groups and calibrate.
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not (self.partition is None or self._is_auto() or _is_partition(self.partition)):
-            raise ValueError(
-                "partition must be KMeansPartition(), ScorePartition(), GroupPartition(…), WholePartition(), 'auto', "
-                "or an object with fit(X, y, bounds, weights, random_state) and assign(X), "
-                f"got {self.partition!r}"
-            )
-        if not isinstance(self.importance, PermutationImportance | None):
-            raise ValueError(f"importance must be PermutationImportance() or None, got {self.importance!r}")
-        for name in ("importance", "partition"):
-            data = getattr(getattr(self, name), "data", "train")
-            if isinstance(data, str) and data not in ("train", "calibration"):
-                raise ValueError(f"{name}.data must be 'train' or 'calibration', got {data!r}")
-        for part in (self.importance, self.partition):
-            if isinstance(part, PermutationImportance | KMeansPartition | ScorePartition):
-                part.check_parameters()
+        Parameters
+        ----------
+        X, y : table and array
+            Rows to train on. Unless calibration rows are given, `calibration_size` of these, drawn at random, are set
+            aside for calibration. A random draw is right only if rows are exchangeable: with rows in time order give
+            the latest ones as calibration rows; with several rows per customer or site give whole customers or sites.
+        X_calibration, y_calibration : table and array, optional
+            Calibration rows, which the model must not have seen.
+        **fit_params : optional
+            For the estimator's own fit: `sample_weight`, evaluation sets, callbacks. Arrays with a value per row are
+            split with the rows; calibration never uses weights. Where scikit-learn's metadata routing is enabled, they
+            go where they are requested.
 
-    def _check_columns(self, rows: Rows, train: Rows, held_out: Rows) -> None:
-        super()._check_columns(rows, train, held_out)
-        if self.partition is None or self._is_auto() or isinstance(self.partition, KMeansPartition):
-            with naming("calibration rows"):
-                Features(train.X).transform(held_out.X)
-        if isinstance(self.partition, GroupPartition):
-            clone(self.partition).fit(train.X, train.y, np.empty((len(train), 0)))
+        Returns
+        -------
+        self
+        """
+        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, "share")
+        self._check_columns_of_groups(train, calibration)
 
-    def _fit_groups(self, train: Rows, held_out: Rows, seeds: Seeds, params: dict[str, Any]) -> None:
+        # Part 1: estimate the conditional quantiles.
+        self.model_ = _fit_quantiles(self, train, seeds.model, params)
+
+        # Part 2: weigh the columns by permutation importance (Algorithm 2).
         partition: Any = KMeansPartition() if self.partition is None else copied(self.partition)
         weights = None
         if getattr(partition, "needs_weights", True):
-            weights = self._weigh(train, held_out, seeds.importance)
-        data = _rows_learned_from(partition)
-        rows = held_out if data == "calibration" else train.extended(held_out) if data == "all" else train
-        given: dict[str, Any] = {"weights": weights, "random_state": seeds.partition}
-        if self._is_auto():
-            if group_numbers(len(train), held_out.total, self.coverage, self.symmetric):
-                bounds = self._out_of_fold(train, seeds.partition, params)
-            else:
-                bounds = np.empty((len(train), 0))  # nothing to judge by them
-            evidence = Evidence(train, bounds, weights, self.conformity_, self.coverage, held_out.total)
-            partition, self.selection_ = select(evidence, seeds.partition)
-        elif getattr(partition, "needs_scores", False):
-            bounds = self._out_of_fold(train, seeds.partition, params)
-            scores = self.conformity_.scores(bounds, train.y)
-            partition.fit(train.X, train.y, bounds, **given, scores=scores, coverage=self.coverage)
-        else:
-            # Scaling is always that of the training rows, whichever rows are clustered.
-            given |= {"reference": train.X} if isinstance(partition, KMeansPartition) else {}
-            needs_bounds = getattr(partition, "needs_bounds", True)
-            bounds = self.model_.predict(rows.X) if needs_bounds else np.empty((len(rows), 0))
-            partition.fit(rows.X, rows.y, bounds, **given)
-        if hasattr(partition, "merge_small"):
-            partition.merge_small(held_out.total, rows_needed(self.coverage, self.symmetric))
-        self.partition_ = partition
-        self.n_groups_ = _count_groups(partition, train, held_out)
-        X = rows.some(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seeds.partition).X
-        self.described_ = partial(_describe, partition, X, self._assign(X), self.n_groups_, weights)
+            weights = self._weigh_columns(train, calibration, seeds.importance)
 
-    def _out_of_fold(self, train: Rows, seed: int, params: dict[str, Any]) -> FloatArray:
-        """Give (n, 3) bounds of the training rows by models that have not seen them."""
+        # Part 3: group the rows: K-means on the weighted columns, the smallest k that explains enough variance
+        # (Algorithm 1), or another partition. Groups that would get too few calibration rows are merged.
+        partition = self._fit_partition(partition, train, calibration, weights, seeds.partition, params)
+        if hasattr(partition, "merge_small"):
+            partition.merge_small(len(calibration), rows_needed(self.coverage, self.symmetric))
+        self.partition_ = partition
+        self.n_groups_ = _count_groups(partition, train, calibration)
+        grouped = calibration if _data_of(partition) == "calibration" else train
+        described = grouped.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seeds.partition).X
+        self.described_ = partial(_describe, partition, described, self._groups_of(described), self.n_groups_, weights)
+
+        # Part 4: one offset for each group.
+        learned_from = {_data_of(self.importance) if hasattr(self, "importances_") else "train", _data_of(partition)}
+        return self._calibrate(calibration, APPROXIMATE if "calibration" in learned_from else GROUPWISE)
+
+    def _weigh_columns(self, train: Rows, calibration: Rows, seed: int) -> FloatArray:
+        """Return each column's share of the permutation importance, and warn of columns that leak the target."""
+        # For "auto" the weights only make one candidate of several.
+        default = PermutationImportance(n_repeats=2, max_rows=2000) if self._is_auto() else PermutationImportance()
+        importance = self.importance or default
+        rows = calibration if importance.data == "calibration" else train
+        self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
+        unseen = calibration.sample(MOST_UNSEEN, seed)
+        leak_alarm(self.importances_, unseen.y, self._bounds(unseen.X)[0][:, 1])
+        return self.importances_["share"].to_numpy()
+
+    def _fit_partition(
+        self,
+        partition: Any,
+        train: Rows,
+        calibration: Rows,
+        weights: FloatArray | None,
+        seed: int,
+        params: dict[str, Any],
+    ) -> Any:
+        """Learn the groups from the rows that the partition asks for: training rows, unless it says otherwise."""
+        no_bounds = np.empty((len(train), 0))
+        if self._is_auto():
+            can_choose = group_numbers(len(train), len(calibration), self.coverage, self.symmetric)
+            bounds = self._out_of_fold_bounds(train, seed, params) if can_choose else no_bounds
+            chosen, self.selection_ = select(
+                train, bounds, weights, self.conformity_, self.coverage, len(calibration), seed
+            )
+            return chosen
+        if getattr(partition, "needs_scores", False):
+            bounds = self._out_of_fold_bounds(train, seed, params)
+            scores = self.conformity_.scores(bounds, train.y)
+            return partition.fit(
+                train.X, train.y, bounds, weights=weights, random_state=seed, scores=scores, coverage=self.coverage
+            )
+        if isinstance(partition, GroupPartition):  # nothing is learned: calibration rows may name groups too
+            return partition.fit(_stacked(train.X, calibration.X), np.empty(0), no_bounds)
+        rows = calibration if _data_of(partition) == "calibration" else train
+        options: dict[str, Any] = {"weights": weights, "random_state": seed}
+        if isinstance(partition, KMeansPartition):
+            options["reference"] = train.X  # scaling is that of the training rows, whichever rows are clustered
+        bounds = self.model_.predict(rows.X) if getattr(partition, "needs_bounds", True) else no_bounds
+        return partition.fit(rows.X, rows.y, bounds, **options)
+
+    def _out_of_fold_bounds(self, train: Rows, seed: int, params: dict[str, Any]) -> FloatArray:
+        """Return (n, 3) bounds of the training rows by models that have not seen them."""
         if is_prefit(self.estimator):
             return self._bounds(train.X)[0]
         fitted = self.model_.models_[0]
@@ -470,27 +512,68 @@ class ICQR(_QuantileRegressor):
     def _is_auto(self) -> bool:
         return isinstance(self.partition, str) and self.partition == "auto"
 
-    def _weigh(self, train: Rows, held_out: Rows, seed: int) -> FloatArray:
-        # For "auto" the weights only make one candidate of several.
-        default = PermutationImportance(n_repeats=2, max_rows=2000) if self._is_auto() else PermutationImportance()
-        importance = self.importance or default
-        rows = held_out if importance.data == "calibration" else train
-        self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
-        unseen = held_out.some(MOST_UNSEEN, seed)
-        leak_alarm(self.importances_, unseen.y, self._bounds(unseen.X)[0][:, 1])
-        return self.importances_["share"].to_numpy()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        partition = self.partition
+        is_partition = not isinstance(partition, type) and hasattr(partition, "fit") and hasattr(partition, "assign")
+        if not (partition is None or self._is_auto() or is_partition):
+            raise ValueError(
+                "partition must be KMeansPartition(), ScorePartition(), GroupPartition(…), WholePartition(), 'auto', "
+                f"or an object with fit(X, y, bounds, weights, random_state) and assign(X), got {partition!r}"
+            )
+        if not isinstance(self.importance, PermutationImportance | None):
+            raise ValueError(f"importance must be PermutationImportance() or None, got {self.importance!r}")
+        for name, part in (("importance", self.importance), ("partition", partition)):
+            data = getattr(part, "data", "train")
+            if isinstance(data, str) and data not in ("train", "calibration"):
+                raise ValueError(f"{name}.data must be 'train' or 'calibration', got {data!r}")
+            if isinstance(part, PermutationImportance | KMeansPartition | ScorePartition):
+                part.check_parameters()
 
-    def _guarantee(self) -> str:
-        learned = [_rows_learned_from(self.partition_)]
-        if hasattr(self, "importances_"):
-            learned.append((self.importance or PermutationImportance()).data)
-        return APPROXIMATE if "calibration" in learned else GROUPWISE
+    def _check_columns_of_groups(self, train: Rows, calibration: Rows) -> None:
+        """Raise before the model is fitted what grouping the rows would raise after."""
+        if self.partition is None or self._is_auto() or isinstance(self.partition, KMeansPartition):
+            with naming("calibration rows"):
+                Features(train.X).transform(calibration.X)
+        if isinstance(self.partition, GroupPartition):
+            clone(self.partition).fit(train.X, train.y, np.empty((len(train), 0)))
 
-    def _fresh_guarantee(self) -> str:
-        return GROUPWISE
+
+# -- Steps of fit that several methods share -------------------------------------------------------------------------
+
+
+def _fit_quantiles(method: Any, train: Rows, seed: int, fit_params: dict[str, Any]) -> QuantileModel:
+    """Fit the quantile model at the levels that coverage and side ask for; learn the floor of scaled scores."""
+    estimator = method.estimator
+    model = copied(estimator) if isinstance(estimator, QuantileModel) else QuantileModel(estimator)
+    model.set_params(estimator=seeded(bare(estimator), seed))
+    if model.n_jobs is None:
+        model.set_params(n_jobs=method.n_jobs)
+    if isinstance(model.estimator, ResidualQuantiles) and model.estimator.n_jobs is None:
+        model.estimator.set_params(n_jobs=method.n_jobs)
+    levels = quantile_levels(method.coverage, method.side)
+    model.fit(train.X, train.y, levels, **fit_params)
+
+    n_crossed, widths = 0, []
+    for block in blocks(len(train)):
+        quantiles, crossed = model.predict_sorted(take_rows(train.X, block))
+        n_crossed += int(crossed.sum())
+        widths.append(method.conformity_.widths(bounds_from_quantiles(quantiles, method.coverage, method.side)))
+    method.n_crossed_["train"] = n_crossed
+    if method.conformity != "cqr":
+        method.conformity_ = replace(method.conformity_, floor=width_floor(np.concatenate(widths)))
+    return model
+
+
+def _put_into_one_group(method: Any, train: Rows) -> None:
+    """Judge every row with all others, as methods without groups do."""
+    method.partition_ = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
+    method.n_groups_ = 1
+    method.described_ = describe_groups(train.X, np.zeros(len(train), dtype=np.intp), 1)
 
 
 def _describe(partition: Any, X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None) -> pd.DataFrame:
+    """Return what each group is, in words."""
     if isinstance(partition, GroupPartition):
         return partition.describe()
     table = describe_groups(X, labels, n_groups, weights)
@@ -500,20 +583,20 @@ def _describe(partition: Any, X: Table, labels: IntArray, n_groups: int, weights
     return table
 
 
-def _is_partition(given: Any) -> bool:
-    return not isinstance(given, type) and hasattr(given, "fit") and hasattr(given, "assign")
-
-
-def _rows_learned_from(partition: Any) -> str:
-    """Give "train" or "calibration"; "all" for the user's own groups: not learned, calibration rows may name some."""
-    if isinstance(partition, GroupPartition):
-        return "all"
-    data = getattr(partition, "data", None)  # of the user's own partition it may be anything
+def _data_of(part: Any) -> str:
+    """Return which rows a partition or importance is learned from: "train" or "calibration"."""
+    data = getattr(part, "data", None)  # of the user's own partition it may be anything
     return "calibration" if isinstance(data, str) and data == "calibration" else "train"
 
 
+def _stacked(first: Table, second: Table) -> Table:
+    if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
+        return pd.concat([first, second])
+    return np.concatenate([first, second])
+
+
 def _count_groups(partition: Any, *parts: Rows) -> int:
-    """Give the number of groups, as the partition says or as its labels of these rows show."""
+    """Return the number of groups, as the partition says or as its labels of these rows show."""
     if hasattr(partition, "n_groups_"):
         return int(partition.n_groups_)
     return 1 + max(int(check_labels(partition.assign(rows.X), len(rows)).max(initial=0)) for rows in parts)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from icqr._clustering import Weights
+from icqr._rows import Rows
 from icqr._tables import FloatArray, IntArray
 from icqr.calibration import Calibration, Conformity, rows_needed
-from icqr.cross_fitting import cross_fit
 from icqr.partition import KMeansPartition, ScorePartition, WholePartition, cut
-from icqr.rows import Rows
+from icqr.quantiles import cross_fit
 
 #: Numbers of difficulty groups that are tried.
 SIZES = (2, 4, 8, 16)
@@ -42,9 +40,45 @@ class Candidate:
         return int(self.labels.max()) + 1
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of the training rows, and what is asked.
+def group_numbers(n_train: int, n_calibration: int, coverage: float, symmetric: bool) -> list[int]:
+    """Return the numbers of groups by difficulty that can be tried; none if rows are too few for more than one group.
+
+    Each group needs about 100 calibration rows, and the training rows that calibrate a candidate must be enough to
+    calibrate one group.
+
+    Examples
+    --------
+    >>> group_numbers(n_train=1000, n_calibration=500, coverage=0.9, symmetric=True)
+    [2, 4]
+    >>> group_numbers(n_train=100, n_calibration=100, coverage=0.9, symmetric=True)
+    []
+    """
+    if min(n_calibration, n_train // 2) < rows_needed(coverage, symmetric):
+        return []
+    return [size for size in SIZES if n_calibration >= size * ROWS]
+
+
+def select(
+    rows: Rows,
+    bounds: FloatArray,
+    weights: FloatArray | None,
+    conformity: Conformity,
+    coverage: float,
+    n_calibration: int,
+    seed: int,
+) -> tuple[Any, pd.DataFrame]:
+    """Return the partition that has the most groups at no cost, fitted, and a table of all that were tried.
+
+    1. Candidates: one group; K-means clusters; 2, 4, 8 and 16 groups by predicted difficulty. Each group of a candidate
+       will have about 100 calibration rows or more: on small data, one group is all there is; nor are there others
+       where the training rows are too few to judge them.
+    2. Ten times, as many training rows as there will be calibration rows (at most half) calibrate each candidate, and
+       the others judge it, on out-of-fold bounds: a row's loss is the sum of the pinball losses of its bounds, which
+       is the interval score up to a factor.
+    3. A candidate is as good as the best one if its mean loss is larger by no more than one standard error, that of the
+       mean of the rows' differences.
+    4. Of those, the one with the most groups: coverage holds in each, so that more groups promise more. K-means
+       clusters, which say less about difficulty, are taken where nothing else is as good.
 
     Parameters
     ----------
@@ -60,61 +94,8 @@ class Evidence:
         The coverage.
     n_calibration : int
         The number of calibration rows there will be.
-    """
-
-    rows: Rows
-    bounds: FloatArray
-    weights: Weights
-    conformity: Conformity
-    coverage: float
-    n_calibration: int
-
-    @property
-    def scores(self) -> FloatArray:
-        """The rows' conformity scores, (n, sides)."""
-        return self.conformity.scores(self.bounds, self.rows.y)
-
-    @property
-    def n_calibrating(self) -> int:
-        """The number of training rows that calibrate while the others judge."""
-        return _n_calibrating(len(self.rows), self.n_calibration)
-
-
-def _n_calibrating(n_train: int, n_calibration: int) -> int:
-    return min(n_calibration, n_train // 2)
-
-
-def group_numbers(n_train: int, n_calibration: int, coverage: float, symmetric: bool) -> list[int]:
-    """Give the numbers of groups by difficulty that can be tried; none where rows are too few for more than one group.
-
-    Each group needs about 100 calibration rows, and the training rows that calibrate a candidate must be enough to
-    calibrate one group.
-
-    Examples
-    --------
-    >>> group_numbers(n_train=1000, n_calibration=500, coverage=0.9, symmetric=True)
-    [2, 4]
-    >>> group_numbers(n_train=100, n_calibration=100, coverage=0.9, symmetric=True)
-    []
-    """
-    if _n_calibrating(n_train, n_calibration) < rows_needed(coverage, symmetric):
-        return []
-    return [size for size in SIZES if n_calibration >= size * ROWS]
-
-
-def select(evidence: Evidence, seed: int) -> tuple[Any, pd.DataFrame]:
-    """Give the partition that has the most groups at no cost, fitted, and a table of all that were tried.
-
-    1. Candidates: one group; K-means clusters; 2, 4, 8 and 16 groups by predicted difficulty. Each group of a candidate
-       will have about 100 calibration rows or more: on small data, one group is all there is; nor are there others
-       where the training rows are too few to judge them.
-    2. Ten times, as many training rows as there will be calibration rows (at most half) calibrate each candidate, and
-       the others judge it, on out-of-fold bounds: a row's loss is the sum of the pinball losses of its bounds, which
-       is the interval score up to a factor.
-    3. A candidate is as good as the best one if its mean loss is larger by no more than one standard error, that of the
-       mean of the rows' differences.
-    4. Of those, the one with the most groups: coverage holds in each, so that more groups promise more. K-means
-       clusters, which say less about difficulty, are taken where nothing else is as good.
+    seed : int
+        Seed of clusters, folds and splits.
 
     Returns
     -------
@@ -130,18 +111,33 @@ def select(evidence: Evidence, seed: int) -> tuple[Any, pd.DataFrame]:
     >>> X = rng.uniform(size=(2000, 1))
     >>> y = X[:, 0] * rng.normal(size=2000)
     >>> bounds = np.tile([-1.0, 0.0, 1.0], (2000, 1))  # of the same width everywhere
-    >>> evidence = Evidence(Rows(X, y, np.arange(2000)), bounds, np.ones(1), Conformity(), 0.9, n_calibration=1000)
-    >>> partition, table = select(evidence, seed=0)
+    >>> rows = Rows(X, y, np.arange(2000))
+    >>> partition, table = select(rows, bounds, None, Conformity(), coverage=0.9, n_calibration=1000, seed=0)
     >>> partition
     ScorePartition()
     """
-    candidates = _candidates(evidence, seed)
-    losses = _losses(candidates, evidence, seed) if len(candidates) > 1 else np.full((1, 1), np.nan)
+    whole = WholePartition().fit(rows.X, rows.y, bounds)
+    candidates = [Candidate("one group", whole, whole.assign(rows.X))]
+    losses = np.full((1, 1), np.nan)
+    sizes = group_numbers(len(rows), n_calibration, coverage, conformity.symmetric)
+    if sizes:
+        scores = conformity.scores(bounds, rows.y)
+        candidates.append(_clusters(rows, bounds, weights, n_calibration, seed))
+        # Each row's predicted difficulty, by a model that has not seen it.
+        regressor = ScorePartition().regressor(seed)
+        difficulty = cross_fit(regressor, rows.X, scores.max(axis=1), (float(coverage),), seed)[1][:, 0]
+        for size in sizes:
+            labels = np.searchsorted(cut(difficulty, size), difficulty)
+            candidates.append(Candidate("difficulty", ScorePartition(size), labels))
+        candidates = [candidates[0], *(candidate for candidate in candidates[1:] if candidate.n_groups > 1)]
+    if len(candidates) > 1:
+        losses = _losses(candidates, rows.y, bounds, scores, conformity, coverage, n_calibration, seed)
+
     means = losses.mean(axis=1)
     best = int(means.argmin())
     errors = (losses - losses[best]).std(axis=1) / np.sqrt(losses.shape[1])
-    good = np.flatnonzero(~(means - means[best] > errors))
-    chosen = max(good, key=lambda j: (candidates[j].kind != "K-means", candidates[j].n_groups))
+    as_good = np.flatnonzero(~(means - means[best] > errors))
+    chosen = max(as_good, key=lambda j: (candidates[j].kind != "K-means", candidates[j].n_groups))
     table = pd.DataFrame(
         {
             "partition": [candidate.kind for candidate in candidates],
@@ -154,75 +150,55 @@ def select(evidence: Evidence, seed: int) -> tuple[Any, pd.DataFrame]:
     )
     partition = candidates[chosen].partition
     if isinstance(partition, ScorePartition):
-        partition.fit(**_given(evidence, seed), scores=evidence.scores, coverage=evidence.coverage)
+        partition.fit(rows.X, rows.y, bounds, random_state=seed, scores=scores, coverage=coverage)
     return partition, table
 
 
-def _given(evidence: Evidence, seed: int) -> dict[str, Any]:
-    return {"X": evidence.rows.X, "y": evidence.rows.y, "bounds": evidence.bounds, "random_state": seed}
-
-
-def _candidates(evidence: Evidence, seed: int) -> list[Candidate]:
-    X = evidence.rows.X
-    whole = WholePartition().fit(**_given(evidence, seed))
-    one = Candidate("one group", whole, whole.assign(X))
-    symmetric = evidence.conformity.symmetric
-    sizes = group_numbers(len(evidence.rows), evidence.n_calibration, evidence.coverage, symmetric)
-    if not sizes:
-        return [one]
+def _clusters(rows: Rows, bounds: FloatArray, weights: FloatArray | None, n_calibration: int, seed: int) -> Candidate:
     clusters = KMeansPartition()
     with warnings.catch_warnings():
         # About clusters that explain little, or a single one: others are chosen then.
         warnings.simplefilter("ignore", UserWarning)
-        clusters.fit(**_given(evidence, seed), weights=evidence.weights)
-    clusters.merge_small(evidence.n_calibration, ROWS)
-    difficulty = _difficulty(evidence, seed)
-    others = [Candidate("K-means", clusters, clusters.assign(X))]
-    for size in sizes:
-        labels = np.searchsorted(cut(difficulty, size), difficulty)
-        others.append(Candidate("difficulty", ScorePartition(size), labels))
-    return [one, *(candidate for candidate in others if candidate.n_groups > 1)]
+        clusters.fit(rows.X, rows.y, bounds, weights=weights, random_state=seed)
+    clusters.merge_small(n_calibration, ROWS)
+    return Candidate("K-means", clusters, clusters.assign(rows.X))
 
 
-def _difficulty(evidence: Evidence, seed: int) -> FloatArray:
-    """Give each row's predicted difficulty, out-of-fold."""
-    scores, levels = evidence.scores.max(axis=1), (float(evidence.coverage),)
-    regressor = ScorePartition().regressor(seed)
-    return cross_fit(regressor, evidence.rows.X, scores, levels, seed)[1][:, 0]
-
-
-# -- Judging ---------------------------------------------------------------------------------------------------------
-
-
-def _losses(candidates: list[Candidate], evidence: Evidence, seed: int) -> FloatArray:
-    """Give (candidates, rows) losses, each row's the mean over the splits in which it was judged."""
-    y, scores, conformity = evidence.rows.y, evidence.scores, evidence.conformity
+def _losses(
+    candidates: list[Candidate],
+    y: FloatArray,
+    bounds: FloatArray,
+    scores: FloatArray,
+    conformity: Conformity,
+    coverage: float,
+    n_calibration: int,
+    seed: int,
+) -> FloatArray:
+    """Return (candidates, rows) losses, each row's the mean over the splits in which it was judged."""
+    n_calibrating = min(n_calibration, len(y) // 2)
+    rng = np.random.default_rng(seed)
     sums, times = np.zeros((len(candidates), len(y))), np.zeros(len(y))
-    for some, others in _splits(len(y), evidence.n_calibrating, seed):
-        times[others] += 1
+    for _ in range(SPLITS):
+        order = rng.permutation(len(y))
+        calibrating, judged = order[:n_calibrating], order[n_calibrating:]
+        times[judged] += 1
         for j, candidate in enumerate(candidates):
+            labels = candidate.labels
             calibration = Calibration.from_scores(
-                conformity, scores[some], candidate.labels[some], candidate.n_groups, "pooled"
+                conformity, scores[calibrating], labels[calibrating], candidate.n_groups, "pooled"
             )
             with warnings.catch_warnings():
                 # With fewer training than calibration rows, a group may be too small here and large enough there.
                 warnings.simplefilter("ignore", UserWarning)
-                offsets = calibration.offsets(evidence.coverage, candidate.labels[others])
-            intervals = conformity.intervals(evidence.bounds[others], offsets)
-            sums[j, others] += pinball(intervals, y[others], conformity.side, evidence.coverage)
-    judged = times > 0
-    return np.asarray(sums[:, judged] / times[judged])
-
-
-def _splits(n: int, size: int, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
-    rng = np.random.default_rng(seed)
-    for _ in range(SPLITS):
-        order = rng.permutation(n)
-        yield order[:size], order[size:]
+                offsets = calibration.offsets(coverage, labels[judged])
+            intervals = conformity.intervals(bounds[judged], offsets)
+            sums[j, judged] += pinball(intervals, y[judged], conformity.side, coverage)
+    seen = times > 0
+    return np.asarray(sums[:, seen] / times[seen])
 
 
 def pinball(intervals: FloatArray, y: FloatArray, side: str, coverage: float) -> FloatArray:
-    """Give each row's sum of the pinball losses of its bounds; a side that is not asked for has none.
+    """Return each row's sum of the pinball losses of its bounds; a side that is not asked for has none.
 
     Examples
     --------

@@ -25,10 +25,10 @@ from icqr._blocks import calibration_in_blocks, score_block
 from icqr._files import replacing
 from icqr._parquet import Files, listed, schema_of
 from icqr._predicting import Coverages, IntervalRegressor, interval_columns, interval_names
+from icqr._rows import naming
 from icqr._tables import IntArray
 from icqr.calibration import COVERAGES, MOST_SCORES, Calibration
 from icqr.regressors import QR
-from icqr.rows import naming
 
 T = TypeVar("T")
 

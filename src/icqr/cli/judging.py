@@ -17,6 +17,7 @@ from icqr import CQR, ICQR, QR, Naive, QuantileModel
 from icqr._libraries import seeded
 from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
+from icqr._rows import check_target
 from icqr._sheet import Column, Sheet, cell, share, span
 from icqr._tables import FloatArray
 from icqr.auditing import Audit, audit, compare, plan
@@ -38,7 +39,6 @@ from icqr.cli.options import AuditOptions, Setting, Source, TextFormat
 from icqr.datasets import list_datasets
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
-from icqr.rows import check_target
 
 RECOMMENDED = "Recommended ICQR"
 _MOST_GROUPS = 15

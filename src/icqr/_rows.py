@@ -1,9 +1,8 @@
-"""Rows with their targets: checked, and split into rows to train on and rows to calibrate with."""
+"""Rows with their targets: every check of y and weights, and the split into training and calibration rows."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,63 +26,28 @@ class Rows:
     index: IntArray
 
     def take(self, index: IntArray) -> Rows:
-        """Give some of the rows."""
+        """Return some of the rows."""
         return Rows(take_rows(self.X, index), self.y[index], self.index[index])
 
-    def some(self, most: int, seed: int) -> Rows:
-        """Give all rows, or at most so many of them, drawn at random."""
+    def sample(self, most: int, seed: int) -> Rows:
+        """Return all rows, or at most so many of them, drawn at random."""
         return self.take(draw_rows(len(self), most, np.random.default_rng(seed)))
 
-    def extended(self, other: Rows) -> Rows:
-        """Give these and other rows, one below the other."""
-        if isinstance(self.X, pd.DataFrame) and isinstance(other.X, pd.DataFrame):
-            X: Table = pd.concat([self.X, other.X])
-        else:
-            X = np.concatenate([self.X, other.X])
-        return Rows(X, np.concatenate([self.y, other.y]), np.concatenate([self.index, other.index]))
-
-    def split(self, calibration_size: Any, seed: int) -> tuple[Rows, Rows]:
+    def split(self, calibration_size: float, seed: int) -> tuple[Rows, Rows]:
         """Draw the rows to train on and the rows to calibrate with, at random, each in the order they came.
 
         Examples
         --------
-        >>> train, held_out = Rows(np.zeros((9, 1)), np.zeros(9), np.arange(9)).split(1 / 3, seed=0)
-        >>> len(train), len(held_out)
+        >>> train, calibration = Rows(np.zeros((9, 1)), np.zeros(9), np.arange(9)).split(1 / 3, seed=0)
+        >>> len(train), len(calibration)
         (6, 3)
         """
         size = held_out_size(calibration_size, len(self))
         first, second = train_test_split(np.arange(len(self)), test_size=size, random_state=seed)
         return self.take(np.sort(first)), self.take(np.sort(second))
 
-    @property
-    def total(self) -> int:
-        """The number of rows."""
-        return len(self)
-
-    def scored(self, model: Any) -> Any:
-        """Give the rows' conformity scores under a fitted model, by group."""
-        return model._scored(self)
-
     def __len__(self) -> int:
         return len(self.y)
-
-
-@dataclass(frozen=True)
-class RowBlocks(Rows, ABC):
-    """Rows that are too many to hold, in blocks somewhere else: on a cluster, or in files.
-
-    `X`, `y` and `index` are a sample of them, from which importance and groups are learned; for rows that only
-    calibrate, `X` is an example that shows the columns, and `y` is empty.
-    """
-
-    @property
-    @abstractmethod
-    def total(self) -> int:
-        """The number of rows in all blocks."""
-
-    @abstractmethod
-    def scored(self, model: Any) -> Any:
-        """Score the rows block by block, and give what the calibration needs of all of them."""
 
 
 @contextmanager
@@ -105,8 +69,8 @@ def naming(where: str) -> Iterator[None]:
         raise kind(f"{where}: {error}") from error
 
 
-def check_target(y: Any, n_rows: int, limits: tuple[float, float]) -> FloatArray:
-    """Give y as a 1-D array of finite floats within the limits, or say which row is wrong.
+def check_target(y: Any, n_rows: int, limits: tuple[float, float] = (-math.inf, math.inf)) -> FloatArray:
+    """Return y as a 1-D array of finite floats within the limits, or say which row is wrong.
 
     Rows of X and y belong together by position; a pandas index plays no part.
 
@@ -120,7 +84,7 @@ def check_target(y: Any, n_rows: int, limits: tuple[float, float]) -> FloatArray
     values = column_or_1d(y, warn=True)
     if len(values) != n_rows:
         raise ValueError(f"X and y must have the same number of rows, got {n_rows} and {len(values)}")
-    numbers = _as_numbers(values)
+    numbers = _target_numbers(values)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise ValueError(
@@ -137,7 +101,7 @@ def check_target(y: Any, n_rows: int, limits: tuple[float, float]) -> FloatArray
     return numbers
 
 
-def _as_numbers(values: NDArray[Any]) -> FloatArray:
+def _target_numbers(values: NDArray[Any]) -> FloatArray:
     if values.dtype.kind == "c":
         raise ValueError("Complex data not supported: y must hold real numbers")
     if values.dtype.kind in "biuf":
@@ -152,32 +116,29 @@ def _as_numbers(values: NDArray[Any]) -> FloatArray:
         raise ValueError(f"y must hold numbers: {error}. Convert it first, for example by pd.to_numeric.") from error
 
 
-def held_out_size(calibration_size: Any, n: int) -> int:
-    """Give the number of `n` rows to set aside, or say why there is none.
+def held_out_size(calibration_size: float, n: int) -> int:
+    """Return the number of `n` rows to set aside, or say why there is none.
 
     Examples
     --------
     >>> held_out_size(1 / 3, 10), held_out_size(4, 10)
     (4, 4)
     """
-    size = _asked_size(calibration_size, n)
+    if isinstance(calibration_size, int | np.integer) and not isinstance(calibration_size, bool):
+        size = int(calibration_size)
+    elif isinstance(calibration_size, float | np.floating) and 0 < calibration_size < 1:
+        size = math.ceil(calibration_size * n)
+    else:
+        raise ValueError(
+            "calibration_size must be a share strictly between 0 and 1 or a whole number of rows, "
+            f"got {calibration_size!r}; for a third of the rows pass 1 / 3"
+        )
     if not 1 <= size < n:
         raise ValueError(
             f"calibration_size={calibration_size!r} of n_samples={n} rows must leave at least one row to calibrate "
             "with and one to train on. Give more rows, or another calibration_size."
         )
     return size
-
-
-def _asked_size(calibration_size: Any, n: int) -> int:
-    if isinstance(calibration_size, int | np.integer) and not isinstance(calibration_size, bool):
-        return int(calibration_size)
-    if isinstance(calibration_size, float | np.floating) and 0 < calibration_size < 1:
-        return math.ceil(calibration_size * n)
-    raise ValueError(
-        "calibration_size must be a share strictly between 0 and 1 or a whole number of rows, "
-        f"got {calibration_size!r}; for a third of the rows pass 1 / 3"
-    )
 
 
 def check_weights(fit_params: Mapping[str, Any], n_rows: int) -> None:
@@ -189,14 +150,14 @@ def check_weights(fit_params: Mapping[str, Any], n_rows: int) -> None:
     """
     for name, values in fit_params.items():
         # Not those of evaluation sets (`eval_sample_weight`).
-        own = name == "sample_weight" or name.endswith("__sample_weight")
-        if own and values is not None and np.shape(values) != (n_rows,):
+        if values is None or not (name == "sample_weight" or name.endswith("__sample_weight")):
+            continue
+        if np.shape(values) != (n_rows,):
             raise ValueError(
                 f"{name} must have one weight for each of the {n_rows} rows of X, got shape {np.shape(values)}; those "
                 "of rows set aside for calibration are left out by themselves"
             )
-        if own and values is not None:
-            weights = np.asarray(values, dtype=np.float64)
-            bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-            if len(bad):
-                raise ValueError(f"{name} must be finite and not negative, got {weights[bad[0]]:g} in row {bad[0]}")
+        weights = np.asarray(values, dtype=np.float64)
+        bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+        if len(bad):
+            raise ValueError(f"{name} must be finite and not negative, got {weights[bad[0]]:g} in row {bad[0]}")
