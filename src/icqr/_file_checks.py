@@ -7,12 +7,19 @@ anything is used.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import io
+import json
 import os
+import re
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +33,16 @@ from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import NODE_DTYPE, Tree
 from sklearn.utils import check_array
+
+FORMAT = "icqr-model"
+VERSION = 2
+
+#: Unpacked, a file may be so many times as large as it is packed, and always this large: a bomb is much larger.
+LARGEST_RATIO, ALWAYS_ALLOWED = 100, 64 * 2**20
+#: Brackets and commas in a text of a file: each may be an object in memory.
+MOST_ITEMS = 5_000_000
+_NAMES = re.compile(r"[a-z0-9_]+([./-][a-z0-9_]+)*")
+_PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 
 #: Trusted classes by the module that offers them. Left out are estimators whose compiled code trusts what it is given
 #: and that we don't check (nearest neighbours, libsvm), and those that are no part of a regression.
@@ -121,6 +138,17 @@ class ModelFileError(ValueError):
     """A file that is not a model of icqr, or not a sound one; or a model that can't be stored."""
 
 
+@contextmanager
+def refusing(reason: str) -> Iterator[None]:
+    """Turn whatever a parser or a library raises into a refusal."""
+    try:
+        yield
+    except (ModelFileError, ImportError):
+        raise
+    except Exception as error:  # they raise anything; all of it means that the file is unsound
+        raise ModelFileError(f"{reason}: {type(error).__name__}: {error}") from error
+
+
 def _names(table: Mapping[str, str]) -> set[str]:
     return {f"{module}.{name}" for module, names in table.items() for name in names.split()}
 
@@ -166,14 +194,153 @@ def trusted_functions() -> dict[str, Any]:
     }
 
 
-# -- Before anything is made -----------------------------------------------------------------------------------------
+# -- The zip, the manifest and its signature -------------------------------------------------------------------------
 
 
-def check_schema(schema: Any, sizes: Mapping[str, int]) -> tuple[set[str], int]:
-    """Refuse a description for skops that holds anything but what we write.
+def check_file(data: bytes, key: bytes | None) -> set[str]:
+    """Return the types that a file asks skops for, or refuse it; nothing is made yet.
 
-    Returns the types that it asks for, and the bytes that its arrays will take: a part may be asked for many times.
+    First the names and sizes of its parts, then the signature, then every part's hash, then what the parts hold.
     """
+    if data[:1] == b"\x80":
+        raise ModelFileError(
+            "not a model of icqr but a pickle, which can run any code when it is read; it was not read"
+        )
+    if data[:4] != b"PK\x03\x04":
+        raise ModelFileError("not a model of icqr: not a zip archive, or its start is cut off")
+    with refusing("the file is damaged: cut off, or overwritten in places"), ZipFile(io.BytesIO(data)) as archive:
+        sizes = _check_members(archive.infolist(), len(data))
+        if "manifest.json" not in sizes:
+            raise ModelFileError("not a model of icqr: a zip archive without manifest.json")
+        manifest = archive.read("manifest.json")
+        _check_signature(manifest, archive.read("signature") if "signature" in sizes else None, key)
+        sizes = {name: size for name, size in sizes.items() if name not in ("manifest.json", "signature")}
+        parts = _check_manifest(_parsed(manifest, "manifest.json"), sizes)
+        for name in sizes:
+            _check_part(archive.read(name), name, parts[name])
+        return _check_schema(_parsed(archive.read("schema.json"), "schema.json"), sizes, len(data))
+
+
+def _check_members(members: list[ZipInfo], packed: int) -> dict[str, int]:
+    """Return the parts' unpacked sizes, or refuse names and sizes that no model has."""
+    sizes: dict[str, int] = {}
+    for info in members:
+        name = info.orig_filename  # as it is in the file: `filename` ends at a NUL
+        if name.lower().endswith(_PICKLES):
+            raise ModelFileError(f"the file holds a pickle, {name!r}, which can run any code when it is read")
+        if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
+            raise ModelFileError(f"the name of a part leads out of the file: {name!r}")
+        if not _NAMES.fullmatch(name) or name in sizes:
+            why = "is there twice" if name in sizes else "has characters that no part of icqr has"
+            raise ModelFileError(f"the name of a part {why}: {name!r}")
+        if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG) or info.flag_bits & 0x1:
+            raise ModelFileError(f"{name} is not a plain file but a link, a folder or encrypted")
+        if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            raise ModelFileError(f"{name} is packed by method {info.compress_type}; parts may be stored or deflated")
+        sizes[name] = info.file_size
+    if is_bomb(sum(sizes.values()), packed):
+        raise ModelFileError(f"a zip bomb: {packed} bytes claim to unpack to {sum(sizes.values())}")
+    return sizes
+
+
+def is_bomb(unpacked: int, packed: int) -> bool:
+    """Tell whether a file of so many bytes would unpack to more than any sound one does."""
+    return unpacked > max(ALWAYS_ALLOWED, LARGEST_RATIO * packed)
+
+
+def signature_of(manifest: bytes, key: bytes) -> bytes:
+    """Return the HMAC-SHA256 of the manifest, which holds the hash of every other part."""
+    return hmac.new(key, manifest, hashlib.sha256).hexdigest().encode()
+
+
+def _check_signature(manifest: bytes, signature: bytes | None, key: bytes | None) -> None:
+    if signature is None and key is not None:
+        raise ModelFileError(
+            "the file is not signed, so the key can't show who wrote it; load(path) without a key reads it, if you "
+            "trust where it comes from"
+        )
+    if signature is not None and key is None:
+        raise ModelFileError("the file is signed: give the key that it was saved with, as load(path, key=…)")
+    if signature is not None and key is not None and not hmac.compare_digest(signature, signature_of(manifest, key)):
+        raise ModelFileError(
+            "the signature is wrong: the file was saved with another key, or changed by somebody without it"
+        )
+
+
+def _parsed(data: bytes, name: str) -> Any:
+    """Read JSON strictly: no NaN, no name twice, not too much and not too deep."""
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is no JSON number")
+
+    def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("an object has the same name twice")
+        return dict(pairs)
+
+    if sum(data.count(mark) for mark in (b"[", b"{", b",")) > MOST_ITEMS:
+        raise ModelFileError(
+            f"{name} has more than {MOST_ITEMS} entries; models with fewer trees, and columns and groups with fewer "
+            "different values, make it smaller"
+        )
+    try:
+        return json.loads(data, parse_constant=refuse, object_pairs_hook=without_doubles)
+    except RecursionError as error:
+        raise ModelFileError(f"{name} is nested too deeply") from error
+    except ValueError as error:
+        raise ModelFileError(f"{name} is not valid JSON: {error}") from error
+
+
+def _check_manifest(manifest: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return what the manifest says about each part, or refuse it."""
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelFileError(f'not a model of icqr: manifest.json does not say "format": "{FORMAT}"')
+    version = manifest.get("version")
+    if type(version) is not int or version < 1:
+        raise ModelFileError(f"the version of the format must be a whole number, 1 or more, got {version!r}")
+    if version != VERSION:
+        advice = "update icqr" if version > VERSION else "fit the model again, or load it with the icqr that wrote it"
+        raise ModelFileError(f"the file has version {version} of the format, and this icqr reads {VERSION}; {advice}")
+    if manifest.keys() != {"format", "version", "written_by", "summary", "parts"}:
+        raise ModelFileError("manifest.json must have format, version, written_by, summary and parts, and nothing else")
+    parts = manifest["parts"]
+    if not isinstance(parts, dict) or "schema.json" not in sizes:
+        raise ModelFileError("manifest.json lists no parts, or the file has no schema.json")
+    if parts.keys() != sizes.keys():
+        odd = ", ".join(sorted(parts.keys() ^ sizes.keys())[:5])
+        raise ModelFileError(f"the parts in the file and those its manifest lists differ: {odd}")
+    return parts
+
+
+def _check_part(data: bytes, name: str, about: Any) -> None:
+    """Refuse a part that is not what the manifest says, or an array that is not what its header says."""
+    digest = hashlib.sha256(data).hexdigest()
+    if about != {"bytes": len(data), "sha256": digest}:
+        raise ModelFileError(
+            f"{name} was changed after the file was written: it has {len(data)} bytes and the sha256 {digest}, but the "
+            f"manifest says {str(about)[:200]}"
+        )
+    if not name.endswith(".npy"):
+        return
+    stream = io.BytesIO(data)
+    with refusing(f"{name} can't be read"):
+        version = np.lib.format.read_magic(stream)
+        if version != (1, 0):
+            raise ValueError(f"its version is {version}")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        if dtype.hasobject:
+            raise ValueError("it holds pickled objects, which can run any code when they are read")
+        # An array is allocated by its shape before its bytes are read.
+        sizes, left = [int(size) for size in shape], len(data) - stream.tell()
+        if min(sizes, default=0) < 0 or int(np.prod(sizes, dtype=object)) * dtype.itemsize != left:
+            raise ValueError(f"it has {left} bytes, which is not the shape {shape} of {dtype}")
+
+
+# -- Types, before anything is made ----------------------------------------------------------------------------------
+
+
+def _check_schema(schema: Any, sizes: Mapping[str, int], packed: int) -> set[str]:
+    """Return the types that a description asks skops for, or refuse one that holds anything but what we write."""
     if not isinstance(schema, dict) or type(schema.get("protocol")) is not int:
         raise ModelFileError("schema.json must be an object with a protocol")
     if schema["protocol"] < _OLDEST_PROTOCOL:
@@ -195,7 +362,10 @@ def check_schema(schema: Any, sizes: Mapping[str, int]) -> tuple[set[str], int]:
     unused = sorted(sizes.keys() - {"schema.json", *used})
     if unused:
         raise ModelFileError(f"the file holds a part that its model does not use: {unused[0]}")
-    return types, sum(sizes[part] for part in used)
+    needed = sum(sizes[part] for part in used)
+    if is_bomb(needed, packed):
+        raise ModelFileError(f"a zip bomb: the arrays of the model would take {needed} bytes from {packed}")
+    return types
 
 
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
@@ -211,24 +381,7 @@ def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(value.values())
 
 
-def check_npy(data: bytes, name: str) -> None:
-    """Refuse an array of objects, and one whose shape is not that of its bytes: it would be allocated first."""
-    stream = io.BytesIO(data)
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version != (1, 0):
-            raise ValueError(f"its version is {version}")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    except Exception as error:  # numpy's parser of the header raises anything
-        raise ModelFileError(f"{name} can't be read: {type(error).__name__}: {error}") from error
-    if dtype.hasobject:
-        raise ModelFileError(f"{name} holds pickled objects, which can run any code when they are read")
-    sizes, left = [int(size) for size in shape], len(data) - stream.tell()
-    if min(sizes, default=0) < 0 or int(np.prod(sizes, dtype=object)) * dtype.itemsize != left:
-        raise ModelFileError(f"{name} has {left} bytes, which is not the shape {shape} of {dtype}")
-
-
-# -- Before anything is used -----------------------------------------------------------------------------------------
+# -- Objects, before anything is used --------------------------------------------------------------------------------
 
 
 def check_objects(root: Any) -> None:

@@ -7,9 +7,7 @@ and `signature` if the file was saved with a key. docs/files.md describes the fo
 from __future__ import annotations
 
 import copy
-import errno
 import hashlib
-import hmac
 import io
 import json
 import os
@@ -19,10 +17,8 @@ import stat
 import sys
 import warnings
 import zipfile
-import zlib
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 from importlib import import_module, metadata
@@ -37,25 +33,16 @@ from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
 from icqr import _file_checks as checks
-from icqr._file_checks import ModelFileError
+from icqr._file_checks import ModelFileError, refusing
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
-from icqr._tables import Features, FloatArray, Table
+from icqr._tables import Features, FloatArray
 
 __all__ = ["ModelFileError", "load", "save"]
 
-FORMAT = "icqr-model"
-VERSION = 2
 METHODS = ("Naive", "QR", "CQR", "ICQR")
 
-#: Unpacked, a file may be so many times as large as it is packed, and always this large: a bomb is much larger.
-LARGEST_RATIO, ALWAYS_ALLOWED = 100, 64 * 2**20
-#: Brackets and commas in a text of a file: each may be an object in memory.
-MOST_ITEMS = 5_000_000
-
-_NAMES = re.compile(r"[a-z0-9_]+([./-][a-z0-9_]+)*")
-_PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same for every file, so that equal models give equal bytes
 #: Learned attributes of use in fitting alone, as large as the training rows. They are None in a loaded model.
 _LEFT_OUT = ("clusterer_", "out_of_fold_")
@@ -118,20 +105,28 @@ def save(
     >>> bool((again.predict_interval(X) == model.predict_interval(X)).all())
     True
     """
+    secret = _bytes_of(key)
     if hasattr(model, "to_local"):  # a model of icqr.dask
         model = model.to_local()
-    name = f"{type(model).__module__}.{type(model).__qualname__}"
-    if checks.public_name(type(model)) not in {f"icqr.regressors.{method}" for method in METHODS}:
+    if checks.public_name(type(model)) not in {f"icqr.regressors.{name}" for name in METHODS}:
+        name = f"{type(model).__module__}.{type(model).__qualname__}"
         raise ModelFileError(
             f"model must be a fitted {', '.join(METHODS)}, got {name}; the code of a class of your own can't be stored"
         )
     check_is_fitted(model)
-    rows, predicted = _checked_rows(model)
+    rows = _made_up_rows(model)
+    try:
+        predicted = _predicted(model, rows)
+    except ModelFileError:  # a pipeline may refuse rows that nobody would give it
+        rows = predicted = None
+
     stored = model if with_estimator else _without_estimator(model)
     files = _dumped({"model": _plain(stored, ""), "rows": _plain(rows, "rows"), "predicted": predicted})
-    data = _packed(files, _about(model, files), _bytes_of(key))
+    data = _packed(files, _about(model, files["schema.json"]), secret)
     if with_estimator:
-        _loaded(data, _bytes_of(key), None)
+        _loaded(data, secret, None)
+    else:
+        checks.check_file(data, secret)
     with replacing(path) as part:
         part.write_bytes(data)
 
@@ -179,25 +174,29 @@ def load(path: str | os.PathLike[str], key: bytes | str | None = None, *, estima
 
 
 def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
-    _check_members(data)
-    types = _check_parts(data, key)
-    for package in {name.partition(".")[0] for name in types} - {"builtins", "icqr", "numpy", "sklearn"}:
+    # Everything that can be seen without making an object.
+    types = checks.check_file(data, key)
+    for package in {name.partition(".")[0] for name in types} - {"builtins", "collections", "icqr", "numpy", "sklearn"}:
         imported(package, "the file holds a model that needs", package.replace("_", "-"))
 
-    with _refusing("the model"), warnings.catch_warnings():
-        # A library tells of every object that another version of it has written; the rows below tell if it matters.
-        warnings.filterwarnings("once", message="Trying to unpickle estimator")
+    with refusing("the model can't be read"):
         root = _skops().loads(data, trusted=sorted(types))
         model, rows, predicted = (root[name] for name in ("model", "rows", "predicted"))
         if type(model).__name__ not in METHODS:
             raise ModelFileError(f"the file must hold one of {', '.join(METHODS)}, got {type(model).__name__}")
     _check_given(model, estimator)
-    with _refusing("the model"):
+
+    # The objects, before any of them is used.
+    with refusing("the model can't be read"):
         model, rows = _real(model, estimator), _real(rows, None)
         checks.check_objects(model)
-        _check_groups(model)
+        check_is_fitted(model)
+        model.get_params(deep=True)  # which raises if one is missing
+        numbers = {model.n_groups_, int(model.partition_.n_groups_), len(model.calibration_.scores) - 1}
+        if len(numbers) > 1:
+            raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
     if predicted is not None:
-        _check_predictions(model, rows, predicted)
+        _check_predictions(predicted, _predicted(model, rows))
     return model
 
 
@@ -211,17 +210,6 @@ def _bytes_of(key: bytes | str | None) -> bytes | None:
     if key is not None and (not isinstance(key, bytes) or not key):
         raise ValueError(f"key must be bytes or text that is not empty, got {type(key).__name__}; None is no signature")
     return key
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Turn whatever a library says about a part into a refusal that names it."""
-    try:
-        yield
-    except (ModelFileError, ImportError):
-        raise
-    except Exception as error:  # parsers of other libraries raise anything; all of it means that the part is unsound
-        raise ModelFileError(f"{what} can't be read: {type(error).__name__}: {error}") from error
 
 
 # -- From objects to what skops stores, and back ---------------------------------------------------------------------
@@ -247,7 +235,8 @@ def _plain(value: Any, place: str) -> Any:
         return str(value)
     if kind is np.ndarray and value.dtype == object:
         fresh = np.empty(value.shape, dtype=object)
-        fresh.ravel()[:] = [_plain(item, f"{place}[{i}]") for i, item in enumerate(value.ravel())]
+        for i in np.ndindex(value.shape):
+            fresh[i] = _plain(value[i], f"{place}{list(i)}")
         return fresh
     if kind is np.ndarray or f"numpy.{kind.__name__}" in checks.ALLOWED["NdArrayNode"]:
         return value
@@ -357,7 +346,8 @@ def _real(value: Any, given: Any) -> Any:
     elif isinstance(value, tuple):
         return tuple(_real(item, given) for item in value)
     elif isinstance(value, np.ndarray) and value.dtype == object:
-        value.ravel()[:] = [_real(item, given) for item in value.ravel()]
+        for i in np.ndindex(value.shape):
+            value[i] = _real(value[i], given)
     elif not isinstance(value, type):
         items = value if isinstance(value, dict) else getattr(value, "__dict__", {})
         for name, item in items.items():
@@ -374,7 +364,7 @@ def _real_function(name: str, keywords: Any = None) -> Any:
 _MAKERS: dict[str, Callable[..., Any]] = {
     "dict": lambda names, items: dict(zip(names, items, strict=True)),
     "forest": checks.make_forest,
-    "fraction": Fraction,
+    "fraction": lambda above, below: Fraction(int(above), int(below)),
     "frame": lambda names, columns: pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1),
     "function": _real_function,
     "index": lambda dtype, values: pd.Index(values, dtype=None if dtype == "text" else dtype),
@@ -408,14 +398,13 @@ def _dumped(root: Any) -> dict[str, bytes]:
     """
     data = io.BytesIO()
     skops = _skops()
-    with _refusing("the model"):
+    with refusing("the model can't be stored"):
         skops.dump(root, data)
     names: dict[bytes, str] = {}  # equal parts, such as the empty ones of many trees, are stored once
     with zipfile.ZipFile(data) as archive:
         schema = _canonical(json.loads(archive.read("schema.json")), archive, names)
-    files = {name: content for content, name in names.items()}
-    checks.check_schema(schema, {name: len(content) for name, content in files.items()})
-    return {"schema.json": json.dumps(schema, separators=(",", ":")).encode(), **files}
+    text = json.dumps(schema, separators=(",", ":")).encode()
+    return {"schema.json": text, **{name: content for content, name in names.items()}}
 
 
 def _canonical(node: Any, archive: zipfile.ZipFile, names: dict[bytes, str]) -> Any:
@@ -435,9 +424,9 @@ def _canonical(node: Any, archive: zipfile.ZipFile, names: dict[bytes, str]) -> 
     return fresh
 
 
-def _about(model: IntervalRegressor, files: Mapping[str, bytes]) -> dict[str, Any]:
+def _about(model: IntervalRegressor, schema: bytes) -> dict[str, Any]:
     """Return what a reader of the file wants to know first. `load` makes nothing from it."""
-    modules = set(re.findall(rb'"__module__":"(\w+)', files["schema.json"])) - {b"builtins", b"sklearn"}
+    modules = set(re.findall(rb'"__module__":"(\w+)', schema)) - {b"builtins", b"collections", b"sklearn"}
     versions = {name: metadata.version(name) for name in ("icqr", "numpy", "pandas", "scikit-learn", "skops")}
     for package in sorted(name.decode() for name in modules):
         versions.setdefault(package, getattr(sys.modules[package], "__version__", "unknown"))
@@ -458,13 +447,10 @@ def _about(model: IntervalRegressor, files: Mapping[str, bytes]) -> dict[str, An
 def _packed(files: Mapping[str, bytes], about: Mapping[str, Any], key: bytes | None) -> bytes:
     """Return the bytes of a file; equal contents give equal bytes."""
     parts = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    manifest = {"format": FORMAT, "version": VERSION, **about, "parts": parts}
+    manifest = {"format": checks.FORMAT, "version": checks.VERSION, **about, "parts": parts}
     members = {"manifest.json": json.dumps(manifest, ensure_ascii=False, indent=1).encode(), **files}
     if key is not None:
-        members["signature"] = _signature(members["manifest.json"], key)
-    for name in ("manifest.json", "schema.json"):
-        _check_text(members[name], name)
-    data = b""
+        members["signature"] = checks.signature_of(members["manifest.json"], key)
     for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -473,164 +459,12 @@ def _packed(files: Mapping[str, bytes], about: Mapping[str, Any], key: bytes | N
                 info.external_attr = (stat.S_IFREG | 0o644) << 16
                 info.create_system = 3  # Unix, wherever it is written
                 archive.writestr(info, content, method)
-        data = buffer.getvalue()
-        if not _is_bomb(sum(map(len, members.values())), len(data)):  # what packs too well would be taken for one
-            break
-    return data
-
-
-def _signature(manifest: bytes, key: bytes) -> bytes:
-    return hmac.new(key, manifest, hashlib.sha256).hexdigest().encode()
-
-
-def _is_bomb(unpacked: int, packed: int) -> bool:
-    return unpacked > max(ALWAYS_ALLOWED, LARGEST_RATIO * packed)
+        if not checks.is_bomb(sum(map(len, members.values())), len(buffer.getvalue())):
+            break  # what packs too well would be taken for a bomb, and is stored as it is
+    return buffer.getvalue()
 
 
 # -- Reading ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _opened(data: bytes) -> Iterator[zipfile.ZipFile]:
-    """Open a zip; turn what reading a damaged one raises into a refusal."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            yield archive
-    except ModelFileError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OverflowError, ValueError) as error:
-        raise ModelFileError(f"the file is damaged: cut off, or overwritten in places ({error})") from error
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # that of a position before the file's start
-            raise
-        raise ModelFileError("the file is damaged: its list of parts leads out of it") from error
-
-
-def _check_members(data: bytes) -> None:
-    """Refuse what is no zip, and names and sizes that no model has; nothing is unpacked yet."""
-    if data[:1] == b"\x80":
-        raise ModelFileError(
-            "not a model of icqr but a pickle, which can run any code when it is read; it was not read"
-        )
-    if data[:4] != b"PK\x03\x04":
-        raise ModelFileError("not a model of icqr: not a zip archive, or its start is cut off")
-    with _opened(data) as archive:
-        members = archive.infolist()
-    names = set()
-    for info in members:
-        name = info.orig_filename  # as it is in the file: `filename` ends at a NUL
-        _check_name(name)
-        if name in names:
-            raise ModelFileError(f"two parts have the name {name}")
-        names.add(name)
-        if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-            raise ModelFileError(f"{name} is not a plain file but a link or a folder")
-        if info.flag_bits & 0x1:
-            raise ModelFileError(f"{name} is encrypted; icqr writes no such file")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ModelFileError(f"{name} is packed by method {info.compress_type}; parts may be stored or deflated")
-    unpacked = sum(info.file_size for info in members)
-    if _is_bomb(unpacked, len(data)):
-        raise ModelFileError(
-            f"a zip bomb: {len(data)} bytes claim to unpack to {unpacked}, more than {LARGEST_RATIO} times as many"
-        )
-
-
-def _check_name(name: str) -> None:
-    if name.lower().endswith(_PICKLES):
-        raise ModelFileError(f"the file holds a pickle, {name!r}, which can run any code when it is read; it was not")
-    if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
-        raise ModelFileError(f"the name of a part leads out of the file: {name!r}")
-    if not _NAMES.fullmatch(name):
-        raise ModelFileError(f"the name of a part has characters that no part of icqr has: {name!r}")
-
-
-def _check_parts(data: bytes, key: bytes | None) -> set[str]:
-    """Check the signature, then the hash of every part, then what the parts ask skops for: return these types."""
-    with _opened(data) as archive:
-        sizes = {info.filename: info.file_size for info in archive.infolist()}
-        if "manifest.json" not in sizes:
-            raise ModelFileError("not a model of icqr: a zip archive without manifest.json")
-        text = archive.read("manifest.json")
-        _check_signature(text, archive.read("signature") if sizes.pop("signature", None) else None, key)
-        parts = _parsed_manifest(text)["parts"]
-        del sizes["manifest.json"]
-        if not isinstance(parts, dict) or "schema.json" not in sizes:
-            raise ModelFileError("manifest.json lists no parts, or the file has no schema.json")
-        if parts.keys() != sizes.keys():
-            odd = sorted(parts.keys() ^ sizes.keys())
-            raise ModelFileError(f"the parts in the file and those its manifest lists differ: {', '.join(odd[:5])}")
-        for name, size in sizes.items():
-            content = archive.read(name)
-            digest = hashlib.sha256(content).hexdigest()
-            if parts[name] != {"bytes": size, "sha256": digest} or len(content) != size:
-                raise ModelFileError(
-                    f"{name} was changed after the file was written: it has {len(content)} bytes and the sha256 "
-                    f"{digest}, but the manifest says {str(parts[name])[:200]}"
-                )
-            if name.endswith(".npy"):
-                checks.check_npy(content, name)
-        types, needed = checks.check_schema(_parsed(archive.read("schema.json"), "schema.json"), sizes)
-    if _is_bomb(needed, len(data)):
-        raise ModelFileError(f"a zip bomb: the model would take {needed} bytes from {len(data)}")
-    return types
-
-
-def _check_signature(manifest: bytes, signature: bytes | None, key: bytes | None) -> None:
-    if signature is None and key is not None:
-        raise ModelFileError(
-            "the file is not signed, so the key can't show who wrote it; load(path) without a key reads it, if you "
-            "trust where it comes from"
-        )
-    if signature is not None and key is None:
-        raise ModelFileError("the file is signed: give the key that it was saved with, as load(path, key=…)")
-    if signature is not None and key is not None and not hmac.compare_digest(signature, _signature(manifest, key)):
-        raise ModelFileError(
-            "the signature is wrong: the file was saved with another key, or changed by somebody without it"
-        )
-
-
-def _parsed_manifest(text: bytes) -> dict[str, Any]:
-    manifest = _parsed(text, "manifest.json")
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ModelFileError(f'not a model of icqr: manifest.json does not say "format": "{FORMAT}"')
-    version = manifest.get("version")
-    if type(version) is not int or version < 1:
-        raise ModelFileError(f"the version of the format must be a whole number, 1 or more, got {version!r}")
-    if version != VERSION:
-        advice = "update icqr" if version > VERSION else "fit the model again, or load it with the icqr that wrote it"
-        raise ModelFileError(f"the file has version {version} of the format, and this icqr reads {VERSION}; {advice}")
-    if manifest.keys() != {"format", "version", "written_by", "summary", "parts"}:
-        raise ModelFileError("manifest.json must have format, version, written_by, summary and parts, and nothing else")
-    return manifest
-
-
-def _check_text(data: bytes, name: str) -> None:
-    if sum(data.count(mark) for mark in (b"[", b"{", b",")) > MOST_ITEMS:
-        raise ModelFileError(
-            f"{name} has more than {MOST_ITEMS} entries; models with fewer trees, and columns and groups with fewer "
-            "different values, make it smaller"
-        )
-
-
-def _parsed(data: bytes, name: str) -> Any:
-    """Read JSON strictly: no NaN, no name twice, not too much and not too deep."""
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no JSON number")
-
-    def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError("an object has the same name twice")
-        return dict(pairs)
-
-    _check_text(data, name)
-    try:
-        return json.loads(data, parse_constant=refuse, object_pairs_hook=without_doubles)
-    except RecursionError as error:
-        raise ModelFileError(f"{name} is nested too deeply") from error
-    except ValueError as error:
-        raise ModelFileError(f"{name} is not valid JSON: {error}") from error
 
 
 def _check_given(model: Any, estimator: Any) -> None:
@@ -647,61 +481,42 @@ def _check_given(model: Any, estimator: Any) -> None:
         )
 
 
-def _check_groups(model: IntervalRegressor) -> None:
-    check_is_fitted(model)
-    model.get_params(deep=True)  # which raises if one is missing
-    numbers = {model.n_groups_, int(model.partition_.n_groups_), len(model.calibration_.scores) - 1}
-    if len(numbers) > 1:
-        raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
-
-
 # -- Made-up rows and their predictions ------------------------------------------------------------------------------
 
 
-def _checked_rows(model: IntervalRegressor) -> tuple[Table | None, FloatArray | None]:
-    """Return rows and the intervals that the model gives them, or None if it can't take made-up rows.
+def _made_up_rows(model: IntervalRegressor) -> Any:
+    """Return rows with each column's categories in turn, or numbers.
 
-    The model that is read must predict the same: so a library whose new version reads its old models otherwise is
-    noticed, and another estimator than was fitted.
+    The model that is read must predict the same for them: so a library whose new version reads its old models otherwise
+    is noticed, and another estimator than was fitted.
     """
     categories: dict[Any, pd.Index[Any]] = {}
     for holder in checks.held_by(model):
         if isinstance(holder, Features) and holder.n_columns == model.n_features_in_:
             categories = holder.categories
-    names = range(model.n_features_in_) if model.columns_ is None else model.columns_
-    columns = []
+    names = pd.RangeIndex(model.n_features_in_) if model.columns_ is None else model.columns_
+    columns = {}
     for j, name in enumerate(names):
         values = list(categories.get(name, _NUMBERS))
-        columns.append([values[(i + j) % len(values)] for i in range(len(_NUMBERS))])
-    rows: Table = np.array(columns, dtype=np.float64).T if model.columns_ is None else pd.DataFrame()
-    if model.columns_ is not None:
-        rows = pd.DataFrame(dict(enumerate(columns))).set_axis(model.columns_, axis=1)
-    try:
-        return rows, _predicted(model, rows)
-    except ModelFileError:  # a pipeline may refuse rows that nobody would give it
-        return None, None
+        columns[j] = [values[(i + j) % len(values)] for i in range(len(_NUMBERS))]
+    rows = pd.DataFrame(columns).set_axis(names, axis=1)
+    return rows.to_numpy() if model.columns_ is None else rows
 
 
 def _predicted(model: IntervalRegressor, rows: Any) -> FloatArray:
-    """Return each row's group, lower bound, median and upper bound."""
-    with _refusing("the model"), warnings.catch_warnings(), parallel_config(backend="sequential"):
+    """Return the raw bounds of made-up rows, if the model gives them an interval."""
+    with refusing("the model does not work"), warnings.catch_warnings(), parallel_config(backend="sequential"):
         warnings.simplefilter("ignore")  # made-up rows are unlike any that were seen
-        table = model.explain(rows)
-        return table[["group", "lower", "median", "upper"]].to_numpy(dtype=np.float64)
+        model.predict_interval(rows)
+        return model.predict_quantiles(rows)
 
 
-def _check_predictions(model: IntervalRegressor, rows: Any, stored: Any) -> None:
+def _check_predictions(stored: Any, predicted: FloatArray) -> None:
     """Refuse a model that predicts other values than the file says for the rows that it keeps."""
-    found = _predicted(model, rows)
-    if not isinstance(stored, np.ndarray) or stored.shape != found.shape or stored.dtype != np.float64:
-        raise ModelFileError(
-            f"the rows that the file keeps as a check must have predictions of the shape {found.shape}"
-        )
-    # A row between two groups may fall to either, by the last bits: then only the median must agree.
-    compared = np.repeat(found[:, :1] == stored[:, :1], 4, axis=1) | (np.arange(4) == 2)
-    scale = np.abs(stored, where=np.isfinite(stored), out=np.zeros_like(stored)).max(initial=0.0)
-    close = np.isclose(found, stored, rtol=0, atol=_TOLERANCE * scale, equal_nan=True)
-    if not (close | ~compared).all():
+    if not isinstance(stored, np.ndarray) or stored.shape != predicted.shape or stored.dtype != np.float64:
+        raise ModelFileError(f"the rows that the file keeps as a check must have {predicted.shape} predictions")
+    scale = np.abs(stored[np.isfinite(stored)]).max(initial=0.0)
+    if not np.isclose(predicted, stored, rtol=0, atol=_TOLERANCE * scale).all():
         raise ModelFileError(
             "the model predicts other values for the rows that the file keeps as a check than it did when it was "
             "saved: it is another model, or another version of its library reads it otherwise (`written_by` in the "
