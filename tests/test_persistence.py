@@ -131,7 +131,6 @@ for name, estimator in LIBRARIES.items():
     transformed = TransformedTargetRegressor(estimator, func=np.log1p, inverse_func=np.expm1)
     CASES[f"{name}, log y"] = (CQR(transformed, random_state=0), NUMBERS)
 CASES |= {
-    "default": (ICQR(importance=ONCE, random_state=0), FULL),
     "boosting, categories": (CQR(BOOST, random_state=0), FULL),
     "xgboost, forest": (CQR(XGBRFRegressor(n_jobs=1, n_estimators=3), random_state=0), NUMBERS),
     "extra trees": (CQR(ExtraTreesQuantileRegressor(n_estimators=3), random_state=0), NUMBERS),
@@ -156,7 +155,7 @@ CASES |= {
         ),
         FULL,
     ),
-    "naive": (Naive(random_state=0), MISSING),
+    "naive": (Naive(HIST), MISSING),
     "naive, forest": (Naive(RandomForestRegressor(n_estimators=3), random_state=0), NUMBERS),
     "naive, catboost": (Naive(CatBoostRegressor(thread_count=1, iterations=5), random_state=0), MISSING),
     "naive, poisson loss": (Naive(HistGradientBoostingRegressor(loss="poisson", max_iter=5)), NUMBERS),
@@ -185,7 +184,10 @@ CASES |= {
     "prefit": (CQR(fitted_levels()), ARRAY),
     "quantile model": (CQR(QuantileModel(BOOST, n_jobs=1)), ARRAY),
     "level parameter": (CQR(QuantileModel(BOOST.set_params(loss="quantile"), level_parameter="alpha")), ARRAY),
-    "residual quantiles": (ICQR(ResidualQuantiles(LIGHT), partition=ScorePartition(2), random_state=0), MISSING),
+    "residual quantiles": (
+        ICQR(ResidualQuantiles(LGBMRegressor(n_jobs=1, n_estimators=2)), partition=ScorePartition(2, HIST)),
+        MISSING,
+    ),
     "auto": (ICQR(LIGHT, partition="auto", importance=ONCE, calibration_size=200, random_state=0), MISSING),
     "polars": (ICQR(LIGHT, importance=ONCE, random_state=0), POLARS),
     "numbered columns": (ICQR(HIST, importance=ONCE, random_state=0), NUMBERED),
@@ -200,6 +202,8 @@ SLOW = {
 
 
 def fitted(model: Any, X: Any, y: Any = Y) -> Any:
+    if model.random_state is None:
+        model.set_params(random_state=0)
     with warnings.catch_warnings():
         # Few rows, made-up settings: what fit says about them is not looked at here.
         warnings.simplefilter("ignore")
@@ -213,20 +217,28 @@ def small() -> Any:
 
 
 @pytest.fixture(scope="module")
-def boosting() -> Any:
-    return fitted(CQR(BOOST, random_state=0), NUMBERS)
+def sound(small: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Files of this model, and of one with trees of the other kind."""
+    path = tmp_path_factory.mktemp("sound") / "model.icqr"
+    files = {}
+    for name, model in {"small": small, "boosting": fitted(CQR(BOOST), NUMBERS)}.items():
+        save(model, path)
+        files[name] = path.read_bytes()
+    return files
 
 
 @pytest.fixture
-def boosted(tmp_path: Path, boosting: Any) -> Path:
-    save(boosting, tmp_path / "boosted.icqr")
-    return tmp_path / "boosted.icqr"
+def boosted(tmp_path: Path, sound: dict[str, bytes]) -> Path:
+    path = tmp_path / "boosted.icqr"
+    path.write_bytes(sound["boosting"])
+    return path
 
 
 @pytest.fixture
-def file(tmp_path: Path, small: Any) -> Path:
-    save(small, tmp_path / "model.icqr")
-    return tmp_path / "model.icqr"
+def file(tmp_path: Path, sound: dict[str, bytes]) -> Path:
+    path = tmp_path / "model.icqr"
+    path.write_bytes(sound["small"])
+    return path
 
 
 # -- Round trips -----------------------------------------------------------------------------------------------------
@@ -256,6 +268,7 @@ def test_labels_that_no_file_can_hold_are_refused_when_it_is_written(tmp_path: P
         save(model, tmp_path / "model.icqr")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_may_be_a_path(tmp_path: Path) -> None:
     X = np.random.default_rng(0).random((90, 2))
     network = QuantileNetwork(hidden=(4,), epochs=1, verbose=False, checkpoint=tmp_path / "checkpoint")
@@ -271,6 +284,9 @@ def test_everything_works_after_loading_as_before(name: str, tmp_path: Path) -> 
     file = tmp_path / "model.icqr"
     save(model, file)
     again = load(file)
+    save(again, tmp_path / "again.icqr")
+    if "catboost" not in name:  # which puts its settings into another order
+        assert (tmp_path / "again.icqr").read_bytes() == file.read_bytes()  # the same model gives the same bytes
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="coverage=.* needs")  # groups that are too small, in both
         coverages = None if isinstance(model, QR) else [0.6, 0.95]
@@ -291,22 +307,6 @@ def test_everything_works_after_loading_as_before(name: str, tmp_path: Path) -> 
             model.calibrate(X, fresh)
             again.calibrate(X, fresh)
             pd.testing.assert_frame_equal(again.explain(X), model.explain(X))
-
-
-@pytest.mark.parametrize("name", ["hist", "forest", "linear, pipeline", "network", "lightgbm", "xgboost", "catboost"])
-def test_the_same_model_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
-    model, X = CASES[name]
-    model = fitted(clone(model), X)
-    for file in ("one", "two"):
-        save(model, tmp_path / file)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
-def test_a_model_that_was_loaded_gives_the_same_bytes(tmp_path: Path) -> None:
-    X = pd.DataFrame({"a": np.arange(90.0), "c": pd.Series(["u", "v", None] * 30, dtype="string")})
-    save(CQR(HistGradientBoostingRegressor(max_iter=2), random_state=0).fit(X, X["a"]), tmp_path / "one")
-    save(load(tmp_path / "one"), tmp_path / "two")
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 SAVED_ELSEWHERE = """

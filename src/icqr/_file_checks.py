@@ -22,6 +22,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
+from numpy.lib.recfunctions import repack_fields
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
@@ -126,6 +127,7 @@ _SCALARS = {
     f"numpy.{name}"
     for name in ["bool", "bool_", "float32", "float64", "int32", "int64", "intp", "uint8", "uint32", "uint64", "str_"]
 }
+PACKED_NODE = repack_fields(NODE_DTYPE)
 _OLDEST_PROTOCOL = 2  # the nodes of earlier ones may be laxer
 
 #: Columns, groups or outputs that a file may declare: what is declared is allocated.
@@ -523,7 +525,7 @@ def _check_topology(left: NDArray[Any], right: NDArray[Any], leaf: NDArray[np.bo
 
 def make_tree(n_features: int, nodes: NDArray[Any], values: NDArray[Any]) -> Tree:
     """Return the tree of a forest, of gradient boosting, or a single one."""
-    if nodes.dtype != NODE_DTYPE or values.dtype != np.float64 or values.shape != (len(nodes), 1, 1):
+    if nodes.dtype != PACKED_NODE or values.dtype != np.float64 or values.shape != (len(nodes), 1, 1):
         raise ModelFileError("a tree must have nodes as this version of scikit-learn has them, and a value for each")
     leaf = nodes["left_child"] == -1
     depth = _check_topology(nodes["left_child"], nodes["right_child"], leaf)
@@ -531,7 +533,7 @@ def make_tree(n_features: int, nodes: NDArray[Any], values: NDArray[Any]) -> Tre
         raise ModelFileError(f"a tree must have from 1 to {MOST_COUNTED} columns, got {str(n_features)[:80]}")
     _check_features(nodes["feature"][~leaf], n_features)
     tree = Tree(n_features, np.array([1], dtype=np.intp), 1)
-    state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
+    state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes.astype(NODE_DTYPE), "values": values}
     tree.__setstate__(state)
     return tree
 
