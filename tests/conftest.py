@@ -1,4 +1,4 @@
-"""What several test files share: how hypothesis runs; four fitted models with rows new to them; a terminal."""
+"""What several test files share: how hypothesis runs, fitted models with rows new to them, a cluster, a terminal."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def calibration_in_blocks(
     return calibration
 
 
-def score_block(model: IntervalRegressor, X: Any, y: Any, number: int, compared_share: float) -> Calibration:
+def score_block(X: Any, y: Any, number: int, model: IntervalRegressor, compared_share: float) -> Calibration:
     """Return the calibration by the rows of one block alone, of which there may be none.
 
     `number` is the block's, the seed for drawing the rows that new rows will be compared with.

@@ -1,4 +1,4 @@
-"""The cluster: a client for it, work on blocks with named failures and progress, training that survives lost workers.
+"""The cluster: its client, rows in blocks and work on them, training that survives lost workers.
 
 Blocks that a lost worker held are computed again by Dask itself. What Dask leaves open is answered here: a block that
 ends every worker, a cluster on which no worker can work, and training by libraries whose workers wait for each other.
@@ -7,12 +7,15 @@ ends every worker, a cluster on which no worker can work, and training by librar
 from __future__ import annotations
 
 import importlib
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import pairwise
 from queue import Empty, SimpleQueue
 from signal import SIG_IGN, SIGINT, signal
 from threading import Thread, current_thread, main_thread
@@ -28,6 +31,8 @@ from sklearn.base import clone
 
 from icqr._libraries import class_names
 from icqr._messages import warn
+from icqr._rows import check_target, naming
+from icqr._tables import FloatArray, IntArray, Table, take_rows
 from icqr.quantiles import QuantileModel
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -43,6 +48,8 @@ _ADVICE = (
     "Make blocks smaller (X.repartition(partition_size='32MB'), X.rechunk((100_000, -1)), or Parquet files with "
     "smaller row groups), or give each worker more memory: a worker needs about 300 MB and ten times a block."
 )
+# A model with millions of scores is large, and goes to each worker once: no reason for Dask to warn.
+_LARGE_MODELS = {"distributed.admin.large-graph-warning-threshold": "10GB"}
 _progress: ContextVar[Progress | None] = ContextVar("icqr_progress", default=None)
 
 
@@ -147,13 +154,18 @@ def shared(thing: Any) -> Any:
 
 def on_each(function: Callable[..., Any], parts: Sequence[Any], *arguments: Any) -> list[Any]:
     """Return ``function(part, *arguments)`` of each delayed part, delayed."""
-    work, nodes = dask.delayed(function, pure=False), [shared(argument) for argument in arguments]
-    return [work(part, *nodes) for part in parts]
+    work, nodes = dask.delayed(_call, pure=False), [shared(argument) for argument in arguments]
+    node = shared(function)
+    return [work(node, part, *nodes) for part in parts]
+
+
+def _call(function: Callable[..., T], *arguments: Any) -> T:
+    return function(*arguments)
 
 
 def persisted(parts: Sequence[Any], step: str) -> list[Any]:
     """Compute delayed parts and leave them on the workers; what a lost worker held is computed again."""
-    with _large_models():
+    with dask.config.set(_LARGE_MODELS):
         kept = list(current_client().persist(list(parts)))
     _finish(futures_of(kept), step)
     return kept
@@ -161,7 +173,7 @@ def persisted(parts: Sequence[Any], step: str) -> list[Any]:
 
 def gathered(parts: Sequence[Any], step: str) -> list[Any]:
     """Compute delayed parts and bring them here."""
-    with _large_models():
+    with dask.config.set(_LARGE_MODELS):
         futures = current_client().compute(list(parts))
     _finish(futures, step)
     with _named_failures():
@@ -176,14 +188,6 @@ def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) 
         level = [merging(level[start : start + _FAN_IN]) for start in range(0, len(level), _FAN_IN)]
         if len(level) == 1:
             return gathered(level, step)[0]  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _large_models() -> Iterator[None]:
-    with warnings.catch_warnings():
-        # A model with millions of scores is large, and goes to each worker once.
-        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        yield
 
 
 @contextmanager
@@ -231,6 +235,125 @@ def _no_work(n_workers: int) -> str:
         f"the memory of all {n_workers} workers has been too full to go on for {PATIENCE:g} s, so that Dask has "
         f"paused them. {_ADVICE}"
     )
+
+
+# -- Rows in blocks --------------------------------------------------------------------------------------------------
+
+
+def is_collection(X: Any) -> bool:
+    """Tell whether X is a Dask DataFrame, Series or Array."""
+    return isinstance(X, dd.DataFrame | dd.Series | da.Array)
+
+
+def check_table(X: Any) -> Any:
+    """Return a Dask DataFrame or a two-dimensional Dask Array of whole rows, or say what is wrong with it."""
+    if not is_collection(X) or X.ndim != 2:
+        raise TypeError(
+            f"X must be a Dask DataFrame or a two-dimensional Dask Array, got {type(X).__name__}"
+            f"{f' of {X.ndim} dimensions' if hasattr(X, 'ndim') else ''}"
+        )
+    return X if isinstance(X, dd.DataFrame) or X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+def delayed_blocks(collection: Any) -> list[Any]:
+    """Return the blocks of a collection, one below the other, as delayed objects.
+
+    Of files only the columns are read that are used. Dask's full optimization would do more: join blocks of a DataFrame
+    that uses few of its columns, so that X and y had different blocks.
+    """
+    if isinstance(collection, da.Array):
+        return list(np.ravel(collection.to_delayed()))
+    return list(collection.simplify().to_delayed(optimize_graph=False))
+
+
+@dataclass(frozen=True)
+class DaskRows:
+    """Some rows of a cluster with their targets: of each block a range of its rows, taken in a random order.
+
+    The order comes from the seed and the block's number, so that a block that a lost worker held is cut the same when
+    it is read again. Ranges that follow each other, as `split` makes them, have no row in common.
+    """
+
+    X: tuple[Any, ...]
+    y: tuple[Any, ...]
+    lengths: IntArray
+    seed: int
+    starts: IntArray
+    stops: IntArray
+
+    @classmethod
+    def of(cls, X: Any, y: Any, seed: int = 0) -> DaskRows:
+        """Pair the blocks of two collections; lengths that Dask does not know are counted, by reading y alone."""
+        X = check_table(X)
+        if not is_collection(y) or y.ndim != 1:
+            raise TypeError(
+                "with X on a cluster, y must be a Dask Series or a one-dimensional Dask Array, got "
+                f"{type(y).__name__}; for a column of the same DataFrame pass y=frame['name']"
+            )
+        tables, targets = delayed_blocks(X), delayed_blocks(y)
+        if len(tables) != len(targets):
+            raise ValueError(
+                f"X and y must be cut into the same blocks, got {len(tables)} and {len(targets)}; make both from one "
+                "DataFrame, or bring them into line by repartition (DataFrames) or rechunk (Arrays)"
+            )
+        known = isinstance(y, da.Array) and not any(math.isnan(length) for length in y.chunks[0])
+        counts = y.chunks[0] if known else gathered(on_each(len, targets), "counting rows")
+        lengths = np.array(counts, dtype=np.intp)
+        if not lengths.any():
+            raise ValueError("X has 0 rows in all its blocks; at least one is needed")
+        return cls(tuple(tables), tuple(targets), lengths, seed, np.zeros_like(lengths), lengths)
+
+    @property
+    def total(self) -> int:
+        """Number of rows in all blocks."""
+        return int((self.stops - self.starts).sum())
+
+    def split(self, size: int) -> tuple[DaskRows, DaskRows]:
+        """Return random rows, the same share of every block and at most as many as there are, and the others."""
+        ends = [min(size, self.total) * int(end) // max(self.total, 1) for end in np.cumsum(self.stops - self.starts)]
+        sizes = np.diff(ends, prepend=0).astype(np.intp)
+        return replace(self, stops=self.starts + sizes), replace(self, starts=self.starts + sizes)
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Return ``function(X, y, number, *arguments)`` of each block, delayed; empty blocks included."""
+        work = dask.delayed(_on_block, pure=False)
+        nodes = [shared(thing) for thing in (self.seed, function, *arguments)]
+        columns = (self.lengths.tolist(), self.starts.tolist(), self.stops.tolist(), self.X, self.y)
+        return [work(number, *block, *nodes) for number, block in enumerate(zip(*columns, strict=True))]
+
+
+def _on_block(
+    number: int, length: int, start: int, stop: int, X: Any, y: Any, seed: int, function: Callable[..., T], *rest: Any
+) -> T:
+    with naming(f"block {number}"):
+        if not len(X) == len(y) == length:
+            raise ValueError(
+                f"X and y must have the same rows each time they are read; {length} were counted, and now X has "
+                f"{len(X)} and y has {len(y)}"
+            )
+        if stop - start < length:
+            rows = np.sort(np.random.default_rng([seed, number]).permutation(length)[start:stop])
+            X, y = take_rows(X, rows), y.iloc[rows] if isinstance(y, pd.Series) else y[rows]
+        return function(X, y, number, *rest)
+
+
+def collected(*samples: DaskRows) -> list[tuple[Table, FloatArray]]:
+    """Bring rows here; each block is read once, however many of the samples it is in."""
+    blocks = gathered([part for rows in samples for part in rows.map(as_pair)], "sampling")
+    bounds = np.cumsum([0, *(len(rows.X) for rows in samples)])
+    return [joined(blocks[start:stop]) for start, stop in pairwise(bounds)]
+
+
+def as_pair(X: Any, y: Any, number: int) -> tuple[Any, FloatArray]:
+    """Return a block's rows with their targets as numbers."""
+    return X, check_target(y, len(X))
+
+
+def joined(parts: Sequence[tuple[Any, FloatArray]]) -> tuple[Any, FloatArray]:
+    """Put tables and targets one below the other."""
+    tables, targets = zip(*([part for part in parts if len(part[0])] or parts[:1]), strict=True)
+    is_frame = isinstance(tables[0], pd.DataFrame)
+    return pd.concat(tables, ignore_index=True) if is_frame else np.concatenate(tables), np.concatenate(targets)
 
 
 # -- Training --------------------------------------------------------------------------------------------------------

@@ -12,10 +12,9 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -36,12 +35,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from icqr import regressors
 from icqr._blocks import Reduce, calibration_in_blocks, score_block
 from icqr._cluster import (
+    DaskRows,
     LostWorkerError,
+    as_pair,
+    check_table,
+    collected,
     connect,
     dashboard,
+    delayed_blocks,
     fit_on_cluster,
     gathered,
+    is_collection,
     is_dask_estimator,
+    joined,
     local_twin,
     on_each,
     persisted,
@@ -61,7 +67,7 @@ from icqr._predicting import (
     is_list,
 )
 from icqr._rows import check_target, held_out_size, naming
-from icqr._tables import FloatArray, IntArray, Table, take_rows
+from icqr._tables import FloatArray, Table, take_rows
 from icqr.calibration import COVERAGES, MOST_SCORES, Calibration, quantile_levels, reduced_to, rows_needed
 from icqr.partition import GroupPartition
 from icqr.quantiles import PointModel, QuantileModel, bare
@@ -137,8 +143,8 @@ class _OnDask(IntervalRegressor):
         split_seed, model_seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
 
         # Rows to train on and to calibrate with stay where they are; a bounded sample of both comes here.
-        rows = _Rows.of(X, y, split_seed)
-        fresh_rows = _Rows.of(X_calibration, y_calibration, split_seed) if fresh else None
+        rows = DaskRows.of(X, y, split_seed)
+        fresh_rows = DaskRows.of(X_calibration, y_calibration, split_seed) if fresh else None
         train, held_out, (X_train, y_train), calibration = _split(self, rows, fresh_rows, int(sample_rows), on_cluster)
 
         # Part 1: a Dask estimator is trained on the cluster; any other is fitted to the sample, with parts 2 and 3.
@@ -191,7 +197,7 @@ class _OnDask(IntervalRegressor):
         if not is_collection(X) or isinstance(self, regressors.QR):  # which refuses
             return super().calibrate(X, y)
         _check_columns(self, X)
-        return self.with_calibration(_calibration(self, _Rows.of(X, y), coverages, max_scores))
+        return self.with_calibration(_calibration(self, DaskRows.of(X, y), coverages, max_scores))
 
     def predict(self, X: Any) -> Any:
         """Predict the median (`Naive`: the regressor's own prediction).
@@ -353,155 +359,6 @@ def _lightgbm_models(part: Any) -> Iterator[Any]:
         yield from _lightgbm_models(list(vars(part).values()))
 
 
-# -- Rows in blocks --------------------------------------------------------------------------------------------------
-
-
-def is_collection(X: Any) -> bool:
-    """Tell whether X is a Dask DataFrame, Series or Array."""
-    return isinstance(X, dd.DataFrame | dd.Series | da.Array)
-
-
-def _check_table(X: Any) -> Any:
-    """Return a Dask DataFrame or a two-dimensional Dask Array of whole rows, or say what is wrong with it."""
-    if not is_collection(X) or X.ndim != 2:
-        raise TypeError(
-            f"X must be a Dask DataFrame or a two-dimensional Dask Array, got {type(X).__name__}"
-            f"{f' of {X.ndim} dimensions' if hasattr(X, 'ndim') else ''}"
-        )
-    return X if isinstance(X, dd.DataFrame) or X.numblocks[1] == 1 else X.rechunk({1: -1})
-
-
-def _check_columns(model: IntervalRegressor, X: Any) -> Any:
-    """Check X as `_check_table` does, and that it has the columns of a fitted model: before any row is read."""
-    check_is_fitted(model)
-    X = _check_table(X)
-    example = pd.DataFrame(X._meta_nonempty) if isinstance(X, dd.DataFrame) else np.zeros((1, X.shape[1]))
-    validate_data(model, example, reset=False, skip_check_array=True)
-    return X
-
-
-def delayed_blocks(collection: Any) -> list[Any]:
-    """Return the blocks of a collection, one below the other, as delayed objects.
-
-    Of files only the columns are read that are used. Dask's full optimization would do more: join blocks of a DataFrame
-    that uses few of its columns, so that X and y had different blocks.
-    """
-    if isinstance(collection, da.Array):
-        return list(np.ravel(collection.to_delayed()))
-    return list(collection.simplify().to_delayed(optimize_graph=False))
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Some rows of a cluster with their targets: of each block a range of its rows, taken in a random order.
-
-    The order comes from the seed and the block's number, so that a block that a lost worker held is cut the same when
-    it is read again. Ranges that follow each other, as `split` makes them, have no row in common.
-    """
-
-    X: tuple[Any, ...]
-    y: tuple[Any, ...]
-    lengths: IntArray
-    seed: int
-    starts: IntArray
-    stops: IntArray
-
-    @classmethod
-    def of(cls, X: Any, y: Any, seed: int = 0) -> _Rows:
-        """Pair the blocks of two collections; lengths that Dask does not know are counted, by reading y alone."""
-        X = _check_table(X)
-        if not is_collection(y) or y.ndim != 1:
-            raise TypeError(
-                "with X on a cluster, y must be a Dask Series or a one-dimensional Dask Array, got "
-                f"{type(y).__name__}; for a column of the same DataFrame pass y=frame['name']"
-            )
-        tables, targets = delayed_blocks(X), delayed_blocks(y)
-        if len(tables) != len(targets):
-            raise ValueError(
-                f"X and y must be cut into the same blocks, got {len(tables)} and {len(targets)}; make both from one "
-                "DataFrame, or bring them into line by repartition (DataFrames) or rechunk (Arrays)"
-            )
-        known = isinstance(y, da.Array) and not any(math.isnan(length) for length in y.chunks[0])
-        counts = y.chunks[0] if known else gathered(on_each(len, targets), "counting rows")
-        lengths = np.array(counts, dtype=np.intp)
-        if not lengths.any():
-            raise ValueError("X has 0 rows in all its blocks; at least one is needed")
-        return cls(tuple(tables), tuple(targets), lengths, seed, np.zeros_like(lengths), lengths)
-
-    @property
-    def total(self) -> int:
-        """Number of rows in all blocks."""
-        return int((self.stops - self.starts).sum())
-
-    def split(self, size: int) -> tuple[_Rows, _Rows]:
-        """Return random rows, the same share of every block and at most as many as there are, and the others."""
-        sizes = _shared_out(min(size, self.total), self.stops - self.starts)
-        return replace(self, stops=self.starts + sizes), replace(self, starts=self.starts + sizes)
-
-    def map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return ``function(X, y, number, *arguments)`` of each block, delayed; empty blocks included."""
-        work = dask.delayed(_on_block, pure=False)
-        nodes = [shared(thing) for thing in (self.seed, function, *arguments)]
-        columns = (self.lengths.tolist(), self.starts.tolist(), self.stops.tolist(), self.X, self.y)
-        return [work(number, *block, *nodes) for number, block in enumerate(zip(*columns, strict=True))]
-
-
-def _on_block(
-    number: int, length: int, start: int, stop: int, X: Any, y: Any, seed: int, function: Callable[..., T], *rest: Any
-) -> T:
-    with naming(f"block {number}"):
-        if not len(X) == len(y) == length:
-            raise ValueError(
-                f"X and y must have the same rows each time they are read; {length} were counted, and now X has "
-                f"{len(X)} and y has {len(y)}"
-            )
-        if stop - start < length:
-            rows = np.sort(np.random.default_rng([seed, number]).permutation(length)[start:stop])
-            X, y = take_rows(X, rows), y.iloc[rows] if isinstance(y, pd.Series) else y[rows]
-        return function(X, y, number, *rest)
-
-
-def _shared_out(size: int, lengths: IntArray) -> IntArray:
-    """Share a number of rows out among blocks, as their lengths say."""
-    ends = [size * int(end) // max(int(lengths.sum()), 1) for end in np.cumsum(lengths)]
-    return np.diff(ends, prepend=0).astype(np.intp)
-
-
-def _collected(samples: Sequence[_Rows]) -> list[tuple[Table, FloatArray]]:
-    """Bring rows here; each block is read once, however many of the samples it is in."""
-    blocks = gathered([part for rows in samples for part in rows.map(_with_numbers)], "sampling")
-    bounds = np.cumsum([0, *(len(rows.X) for rows in samples)])
-    return [_joined(blocks[start:stop]) for start, stop in pairwise(bounds)]
-
-
-def _with_numbers(X: Any, y: Any, number: int) -> tuple[Any, FloatArray]:
-    return X, check_target(y, len(X), (-math.inf, math.inf)) if len(X) else np.empty(0)
-
-
-def _joined(parts: Sequence[tuple[Any, FloatArray]]) -> tuple[Any, FloatArray]:
-    """Put tables and targets one below the other."""
-    tables, targets = zip(*([part for part in parts if len(part[0])] or parts[:1]), strict=True)
-    is_frame = isinstance(tables[0], pd.DataFrame)
-    return pd.concat(tables, ignore_index=True) if is_frame else np.concatenate(tables), np.concatenate(targets)
-
-
-def sample(X: Any, y: Any, rows: int = SAMPLE_ROWS) -> tuple[Table, FloatArray]:
-    """Bring a random sample of a cluster's rows here, the same share of every block; the same rows each time.
-
-    Parameters
-    ----------
-    X, y : Dask DataFrame and Series, or Dask Arrays
-        The rows.
-    rows : int, default=200_000
-        At most this many.
-
-    Returns
-    -------
-    X, y : table and array
-    """
-    return _collected([_Rows.of(X, y).split(rows)[0]])[0]
-
-
 # -- Fitting ---------------------------------------------------------------------------------------------------------
 
 
@@ -521,8 +378,8 @@ def _check_fit(fresh: dict[str, Any], fit_params: dict[str, Any], sample_rows: A
 
 
 def _split(
-    model: _OnDask, rows: _Rows, fresh: _Rows | None, sample_rows: int, on_cluster: bool
-) -> tuple[_Rows, _Rows | None, tuple[Table, FloatArray], tuple[Table, FloatArray] | tuple[()]]:
+    model: _OnDask, rows: DaskRows, fresh: DaskRows | None, sample_rows: int, on_cluster: bool
+) -> tuple[DaskRows, DaskRows | None, tuple[Table, FloatArray], tuple[Table, FloatArray] | tuple[()]]:
     """Return the rows to train on and to calibrate with, and a sample of each; QR calibrates nothing."""
     held_out, train, partition = fresh, rows, getattr(model, "partition", None)
     if fresh is None and not isinstance(model, regressors.QR):
@@ -534,26 +391,26 @@ def _split(
     else:
         learned_from, _ = train.split(size)
     if held_out is None:
-        return train, None, _collected([learned_from])[0], ()
+        return train, None, collected(learned_from)[0], ()
 
     # As many as the local class needs for its own calibration on the sample, which is replaced afterwards.
     size = sample_rows if fresh else math.ceil(sample_rows * held_out.total / rows.total)
     compared, _ = held_out.split(max(size, rows_needed(model.coverage, model.symmetric)))
-    training, calibration = _collected([learned_from, compared])
+    training, calibration = collected(learned_from, compared)
     if isinstance(partition, GroupPartition):
         # A user's own groups are looked for in all rows: the sample may lack some.
-        calibration = _joined([calibration, *(_first_of_groups(part, partition) for part in (rows, fresh) if part)])
+        calibration = joined([calibration, *(_first_of_groups(part, partition) for part in (rows, fresh) if part)])
     return train, held_out, training, calibration
 
 
-def _first_of_groups(rows: _Rows, partition: GroupPartition) -> Any:
+def _first_of_groups(rows: DaskRows, partition: GroupPartition) -> Any:
     """Find all groups on the cluster, and return a row of each."""
     first = partial(_first_in_parts, partition)
-    return reduced(on_each(first, [[part] for part in rows.map(_with_numbers)]), first, "finding groups")
+    return reduced(on_each(first, [[part] for part in rows.map(as_pair)]), first, "finding groups")
 
 
 def _first_in_parts(partition: GroupPartition, parts: Sequence[tuple[Table, FloatArray]]) -> tuple[Table, FloatArray]:
-    X, y = _joined(parts)
+    X, y = joined(parts)
     if len(X) == 0:
         return X, y
     groups = clone(partition).fit(X, y, np.empty((len(X), 0))).assign(X)
@@ -561,7 +418,7 @@ def _first_in_parts(partition: GroupPartition, parts: Sequence[tuple[Table, Floa
     return take_rows(X, first), y[first]
 
 
-def _train_on_cluster(model: _OnDask, train: _Rows, X: Table, y: FloatArray, seed: int) -> Any:
+def _train_on_cluster(model: _OnDask, train: DaskRows, X: Table, y: FloatArray, seed: int) -> Any:
     """Return a fitted `QuantileModel` (for `Naive` a `PointModel`), trained by a Dask estimator on all rows.
 
     How rows are encoded is learned from the sample `X`, `y`.
@@ -599,25 +456,26 @@ def _target(X: Any, y: Any, number: int, limits: tuple[float, float], scale: Tar
 # -- Calibration -----------------------------------------------------------------------------------------------------
 
 
-def _calibration(model: IntervalRegressor, rows: _Rows, coverages: Sequence[float], max_scores: int) -> Calibration:
+def _calibration(model: IntervalRegressor, rows: DaskRows, coverages: Sequence[float], max_scores: int) -> Calibration:
     """Return a model's calibration by all rows: scored where they are, offsets from order statistics on the workers."""
 
     def score_blocks(compared_share: float) -> Reduce:
-        blocks = persisted(rows.map(_score, _for_workers(model), compared_share), "scoring")
-        return lambda function, merge: reduced(on_each(_apply, blocks, function), merge, "merging")
+        blocks = persisted(rows.map(score_block, _for_workers(model), compared_share), "scoring")
+        return lambda function, merge: reduced(on_each(function, blocks), merge, "merging")
 
     return calibration_in_blocks(model, score_blocks, rows.total, coverages, max_scores)
 
 
-def _score(X: Any, y: Any, number: int, model: IntervalRegressor, compared_share: float) -> Calibration:
-    return score_block(model, X, y, number, compared_share)
-
-
-def _apply(block: Calibration, function: Callable[[Calibration], T]) -> T:
-    return function(block)
-
-
 # -- Prediction ------------------------------------------------------------------------------------------------------
+
+
+def _check_columns(model: IntervalRegressor, X: Any) -> Any:
+    """Check X as `check_table` does, and that it has the columns of a fitted model: before any row is read."""
+    check_is_fitted(model)
+    X = check_table(X)
+    example = pd.DataFrame(X._meta_nonempty) if isinstance(X, dd.DataFrame) else np.zeros((1, X.shape[1]))
+    validate_data(model, example, reset=False, skip_check_array=True)
+    return X
 
 
 def _mapped(model: Any, method: str, arguments: tuple[Any, ...], X: Any, like: Any) -> Any:
@@ -653,6 +511,23 @@ def _predicted(
 
 
 # -- Results ---------------------------------------------------------------------------------------------------------
+
+
+def sample(X: Any, y: Any, rows: int = SAMPLE_ROWS) -> tuple[Table, FloatArray]:
+    """Bring a random sample of a cluster's rows here, the same share of every block; the same rows each time.
+
+    Parameters
+    ----------
+    X, y : Dask DataFrame and Series, or Dask Arrays
+        The rows.
+    rows : int, default=200_000
+        At most this many.
+
+    Returns
+    -------
+    X, y : table and array
+    """
+    return collected(DaskRows.of(X, y).split(rows)[0])[0]
 
 
 def write_parquet(frame: Any, folder: str | os.PathLike[str]) -> Path:

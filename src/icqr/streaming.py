@@ -90,7 +90,8 @@ def calibrate(
             on_disk = _OnDisk(Path(folder))
             for number, (where, X, batch) in enumerate(source.blocks()):
                 with naming(where):
-                    on_disk.add(score_block(model, X, batch.column(target).to_pandas(), number, compared_share))
+                    y = batch.column(target).to_pandas()
+                    on_disk.add(score_block(X, y, number, model, compared_share))
             return on_disk
 
         total = int(source.data.count_rows())
