@@ -474,6 +474,8 @@ def _trained(train: Callable[[Client], T]) -> T:
                 return train(asking)
         except (Exception, CancelledError):
             if not lost:
+                time.sleep(1.0)  # a library may notice the loss before Dask tells of it
+            if not lost:
                 raise
             warn(f"A worker was lost while training ({', '.join(lost)}).")
         finally:

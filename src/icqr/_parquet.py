@@ -1,4 +1,4 @@
-"""Parquet files that are one table: which they are, their columns, and pieces of them to read by themselves."""
+"""Parquet files that are one table: which they are, their columns, and pieces that can be read by themselves."""
 
 from __future__ import annotations
 
@@ -16,50 +16,51 @@ except ImportError as error:
 
 Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-#: Row groups of a file are read together up to so many bytes (unpacked).
+#: Row groups of a file are read together up to this many bytes (unpacked).
 PIECE_BYTES = 64_000_000
 
 
 def listed(files: Files) -> list[str]:
-    """Give the files that a path, a folder, a pattern or a list of them stands for, sorted within each."""
+    """Return the files that a path, a folder, a pattern or a list of them stands for, sorted within each."""
     if not isinstance(files, str | os.PathLike):
-        return [found for one in files for found in listed(one)]
+        return [path for item in files for path in listed(item)]
     path = os.fspath(files)
     if os.path.isdir(path):
         path = os.path.join(glob.escape(path), "**", "*.parquet")
     elif os.path.exists(path):
         return [path]
-    found = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
-    if not found:
+    paths = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+    if not paths:
         raise FileNotFoundError(f"there is no Parquet file at {os.fspath(files)}")
-    return found
+    return paths
 
 
 def schema_of(files: Sequence[str], columns: Iterable[str] | None = None) -> Any:
-    """Give the columns that files share, each with a type that holds its values in all of them.
+    """Return the columns that files share, each with a type that holds its values in all of them.
 
     Parameters
     ----------
     files : list of str
         Parquet files.
     columns : iterable of str, optional
-        The columns that are wanted, which every file must have; by default all, and no file may have others.
+        The columns to read, which every file must have; by default all, and no file may have others.
 
     Returns
     -------
     pyarrow.Schema
     """
     schemas = {file: _footer(file).schema_arrow.remove_metadata() for file in files}
-    wanted = list(columns) if columns is not None else list(dict.fromkeys(n for s in schemas.values() for n in s.names))
+    names = dict.fromkeys(name for schema in schemas.values() for name in schema.names) if columns is None else columns
+    names = list(names)
     for file, schema in schemas.items():
-        missing = [name for name in wanted if name not in schema.names]
+        missing = [name for name in names if name not in schema.names]
         if missing:
             raise ValueError(f"{file} has no column {missing[0]!r}; its columns are {schema.names}")
-    chosen = [pa.schema([schema.field(name) for name in wanted]) for schema in schemas.values()]
+    selected = [pa.schema([schema.field(name) for name in names]) for schema in schemas.values()]
     try:
-        if len({*chosen}) == 1:
-            return chosen[0]
-        return pa.unify_schemas([_without_categories(schema) for schema in chosen], promote_options="permissive")
+        if len({*selected}) == 1:
+            return selected[0]
+        return pa.unify_schemas([_without_categories(schema) for schema in selected], promote_options="permissive")
     except pa.ArrowException as error:
         raise ValueError(
             f"the files do not fit together: {error}. A column must be a number, or text, in all of them."
@@ -74,7 +75,7 @@ def _footer(file: str) -> Any:
 
 
 def _without_categories(schema: Any) -> Any:
-    """Give a schema with categories as plain text: a column may be the one here and the other there."""
+    """Return a schema with categories as plain text: a column may be one here and the other there."""
     for place, field in enumerate(schema):
         if pa.types.is_dictionary(field.type):
             schema = schema.set(place, field.with_type(field.type.value_type))
