@@ -466,7 +466,7 @@ def bomb(path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("gzip", "unpack to more than 200 times as many"), ("parquet", "unpack to more than 200 times")]
+    ("what", "said"), [("gzip", "unpack to more than 100 times as many"), ("parquet", "unpack to more than 100 times")]
 )
 def test_a_bomb_is_refused_within_bounded_memory(what: str, said: str, tmp_path: Path) -> None:
     if what == "gzip":

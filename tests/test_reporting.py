@@ -488,7 +488,7 @@ def test_a_failure_leaves_the_old_file(found: Audit, tmp_path: Path, monkeypatch
         with pytest.raises(OSError, match="no space left"):
             report(found, path)
     with monkeypatch.context() as patched:
-        patched.setattr("icqr.reporting.render.pictures_of", no_room)
+        patched.setattr("icqr.reporting.pictures.pictures_of", no_room)
         with pytest.raises(OSError, match="no space left"):
             report(found, path, json_path=tmp_path / "numbers.json")
     assert path.read_text(encoding="utf-8") == "old"

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -18,6 +18,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from icqr._sheet import Sheet
 
+#: Called with the name of the step that begins; with ``own_bar=True`` the step shows how far it is by itself.
+Begin: TypeAlias = Callable[..., None]
 #: Width of tables where there is no terminal.
 _WIDTH = 120
 _MOST_NAMES = 12
@@ -151,19 +153,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 # -- Progress --------------------------------------------------------------------------------------------
 
 
-class Bar(Protocol):
-    """Says which step begins; with `own_bar` the step shows how far it is by itself."""
-
-    def __call__(self, what: str, own_bar: bool = False) -> None:
-        """Begin a step."""
-
-
 def _shows_bars() -> bool:
     return _ERR.is_terminal and not _ERR.is_dumb_terminal
 
 
 @contextmanager
-def progress(steps: int) -> Iterator[Bar]:
+def progress(steps: int) -> Iterator[Begin]:
     """Show a bar on a terminal, and nothing elsewhere."""
     if not _shows_bars():
         yield lambda what, own_bar=False: None

@@ -23,7 +23,7 @@ from icqr._tables import FloatArray
 from icqr.auditing import Audit, audit, compare, plan
 from icqr.auditing.findings import as_json, promise
 from icqr.calibration import quantile_levels
-from icqr.cli.console import Bar, listed_names, note, progress, say, say_all, say_json, say_sheet
+from icqr.cli.console import Begin, listed_names, note, progress, say, say_all, say_json, say_sheet
 from icqr.cli.data import check_column, check_numbers, read_data, read_rows
 from icqr.cli.models import (
     LIBRARIES,
@@ -120,7 +120,7 @@ def compare_methods(
 
 
 def _fit_methods(
-    setting: Setting, estimator: Any, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, begin: Bar
+    setting: Setting, estimator: Any, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, begin: Begin
 ) -> tuple[dict[str, IntervalRegressor], dict[str, float]]:
     """Return the fitted methods, and the seconds that each took; all but the last share one quantile model."""
     own_bar = setting.model == "network"

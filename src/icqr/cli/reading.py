@@ -40,7 +40,7 @@ MOST_COLUMNS = 10_000
 #: Texts that stand for a missing value in CSV files.
 MISSING = (*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>")
 #: A file that unpacks to more bytes than this, and to more than so many times its size, is no table.
-MOST_UNPACKED, MOST_TIMES = 1 << 28, 200
+MOST_UNPACKED, MOST_TIMES = 1 << 28, 100
 #: JSON lines with more brackets are tried by Python's parser first, which survives any depth.
 _MOST_BRACKETS = 500
 _WIDE_CODES = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
@@ -132,7 +132,6 @@ def _unpacked(stream: IO[bytes], name: str) -> Iterator[IO[bytes]]:
     }
     head = stream.read(8)
     opener = next((opener for magic, opener in openers.items() if head.startswith(magic)), None)
-    size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
     if opener is None:
         yield stream
@@ -143,7 +142,7 @@ def _unpacked(stream: IO[bytes], name: str) -> Iterator[IO[bytes]]:
             with cast("Any", opener)(stream) as packed:
                 while block := packed.read(_HEAD):
                     unpacked.write(block)
-                    _check_size(unpacked.tell(), size, name)
+                    _check_size(unpacked.tell(), stream.tell(), name)
         except (*_DAMAGED, OSError) as error:
             raise ValueError(f"{name} is compressed and damaged: {error}") from error
         unpacked.seek(0)
@@ -153,7 +152,7 @@ def _unpacked(stream: IO[bytes], name: str) -> Iterator[IO[bytes]]:
 def _check_size(unpacked: int, packed: int, name: str) -> None:
     if unpacked > max(MOST_UNPACKED, MOST_TIMES * packed):
         raise ValueError(
-            f"{name} is refused: its {packed:,} bytes unpack to more than {MOST_TIMES} times as many, which no "
+            f"{name} is refused: {packed:,} bytes of it unpack to more than {MOST_TIMES} times as many, which no "
             "table of use does. If you trust it, unpack it first"
         )
 

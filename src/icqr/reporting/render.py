@@ -15,7 +15,6 @@ from icqr._messages import imported
 from icqr._sheet import unbroken
 from icqr.auditing.findings import as_json
 from icqr.reporting.evidence import gather
-from icqr.reporting.pictures import pictures_of
 from icqr.reporting.report_tables import tables_of
 from icqr.reporting.summary import STATUS_WORDS, summary_of
 
@@ -83,6 +82,8 @@ def report(
     page_path = _checked_path("path", path)
     numbers_path = None if json_path is None else _checked_path("json_path", json_path)
     jinja2 = imported("jinja2", "reports need", "icqr[report]")
+    from icqr.reporting.pictures import pictures_of  # not above: a summary, all that icqr fit needs, has no pictures
+
     evidence = gather(subject, X, y, methods)
     summary = summary_of(evidence, title, about, seconds)
     numbers = as_json(summary)
