@@ -21,7 +21,7 @@ from benchmarks.quality.grid import REAL, Cell, Settings
 from benchmarks.quality.methods import Case, Outcome
 from benchmarks.quality.run import make_case, measures
 from icqr import CQR, ICQR, PermutationImportance, ScorePartition
-from icqr.calibration import Conformity
+from icqr.conformity import Conformity
 from icqr.quantiles import QuantileModel, cross_fit
 
 LEVEL, BASE = 0.9, "lightgbm"

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icqr._blocks import calibration_in_blocks, order_statistics
-from icqr.calibration import COVERAGES, Calibration, Conformity, SelectedCalibration, sort_by_group
+from icqr.calibration import COVERAGES, Calibration, SelectedCalibration, sort_by_group
+from icqr.conformity import Conformity
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=True, allow_subnormal=True)
 

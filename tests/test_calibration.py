@@ -10,7 +10,6 @@ from scipy import stats
 
 from icqr.calibration import (
     Calibration,
-    Conformity,
     NoCalibration,
     bounds_from_quantiles,
     check_coverage,
@@ -20,8 +19,8 @@ from icqr.calibration import (
     quantile_levels,
     rows_needed,
     too_few_rows,
-    width_floor,
 )
+from icqr.conformity import Conformity, width_floor
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 KINDS = ("cqr", "cqr-r", "cqr-m")

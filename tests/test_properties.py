@@ -14,7 +14,8 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import BaseEstimator
 
 from icqr import CQR, ICQR
-from icqr.calibration import Calibration, Conformity, conformal_rank, rows_needed
+from icqr.calibration import Calibration, conformal_rank, rows_needed
+from icqr.conformity import Conformity
 from icqr.partition import GroupPartition
 
 KINDS = ("cqr", "cqr-r", "cqr-m")

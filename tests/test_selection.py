@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from hard_rows import LEVEL_WIDTHS, draw
 from icqr import CQR, ICQR, KMeansPartition, ResidualQuantiles, ScorePartition, WholePartition, load, prefit, save
 from icqr._rows import Rows
-from icqr.calibration import Conformity
+from icqr.conformity import Conformity
 from icqr.datasets import make_heteroscedastic, make_sine_spread
 from icqr.metrics import excess_risk, interval_score, pinball_loss
 from icqr.selection import pinball, select

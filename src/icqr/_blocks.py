@@ -177,7 +177,7 @@ def order_statistics(reduce: Reduce, groups: IntArray, ranks: IntArray, n_sides:
 
     Examples
     --------
-    >>> from icqr.calibration import Conformity
+    >>> from icqr.conformity import Conformity
     >>> blocks = [Calibration(Conformity(), (np.array(scores)[:, None],)) for scores in ([1.0, 4.0], [2.0, 3.0])]
     >>> reduce = lambda function, merge: merge([function(block) for block in blocks])
     >>> order_statistics(reduce, groups=np.array([0, 0]), ranks=np.array([1, 3]))

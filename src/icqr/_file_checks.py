@@ -48,7 +48,8 @@ _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 #: Trusted classes by the module that offers them. Left out are estimators whose compiled code trusts what it is given
 #: and that we don't check (nearest neighbours, libsvm), and those that are no part of a regression.
 CLASSES = {
-    "icqr.calibration": "Calibration Conformity NoCalibration SelectedCalibration",
+    "icqr.calibration": "Calibration NoCalibration SelectedCalibration",
+    "icqr.conformity": "Conformity",
     "icqr.importance": "PermutationImportance",
     "icqr.neural": "QuantileNetwork",
     "icqr.novelty": "Novelty",

@@ -24,6 +24,11 @@ from icqr._tables import Features, FloatArray, IntArray, Table, as_table
 
 Levels: TypeAlias = Sequence[float]
 
+#: Parameters that say in y's own unit where a model starts: such a model must see y as it is.
+_STARTING_POINTS = {"base_score", "init_score", "base_margin"}
+#: Objectives of a mean, which can be learned of a centred y too.
+_SQUARED = (None, "reg:squarederror", "regression", "RMSE", "squared_error")
+
 
 @dataclass(frozen=True)
 class Library:
@@ -53,7 +58,7 @@ class Library:
     defaults : dict
         Parameters that a model gets unless the user has set them; each key lists the spellings the library knows.
     objective : tuple of str
-        The parameters by which a user chooses what a model of the mean minimises; see `quantiles.target_scale`.
+        The parameters by which a user chooses what a model of the mean minimises; see `target_scale`.
     unit_free : bool
         No other parameter of a model of the mean has y's unit.
     """
@@ -444,6 +449,29 @@ class TargetScale:
 
 def _power_of_two(size: float) -> float:
     return float(np.ldexp(1.0, int(np.frexp(size)[1]) - 1)) if size > 0 else 1.0
+
+
+def target_scale(estimator: Any, y: FloatArray, fit_params: Mapping[str, Any], of_mean: bool = False) -> TargetScale:
+    """Return how y is normalised before a library sees it (the paper's Algorithm 3 asks for normalised sets).
+
+    Quantile models of the libraries known here learn y centred at its median, in units of its spread; what they learn
+    does not depend on the unit. A model of the mean that minimises squares gets y centred, so that libraries with
+    32-bit floats lose no digits. It keeps y's unit where some parameter may have it, as LightGBM's `reg_alpha`. Models
+    that transform the target, are fitted already, are told where to start, or are not known here see y as it is.
+    """
+    core = core_of(estimator)[1]
+    library = find_library(core)
+    if not library.name or transforms_target(estimator) or is_fitted_already(estimator):
+        return TargetScale()
+    params = {**core.get_params(), **{name.rpartition("__")[2]: value for name, value in fit_params.items()}}
+    if any(params.get(name) is not None for name in _STARTING_POINTS):
+        return TargetScale()
+    scale = TargetScale.of(y)
+    if not of_mean:
+        return scale
+    if not library.objective or any(params.get(name) not in _SQUARED for name in library.objective):
+        return TargetScale()
+    return scale if library.unit_free else TargetScale(scale.centre)
 
 
 # -- Asking and checking fitted models -------------------------------------------------------------------------------

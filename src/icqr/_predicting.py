@@ -32,18 +32,16 @@ from icqr._tables import (
     warn_about_text,
 )
 from icqr.calibration import (
-    CONFORMITIES,
-    SIDES,
     SMALL_GROUPS,
     Calibration,
     Certificate,
-    Conformity,
     bounds_from_quantiles,
     check_coverage,
     quantile_levels,
     rows_needed,
     too_few_rows,
 )
+from icqr.conformity import CONFORMITIES, SIDES, Conformity
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, bare, is_prefit

@@ -19,18 +19,17 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, vali
 from icqr._libraries import (
     Encoder,
     Levels,
-    TargetScale,
     ask,
     check_increasing,
     check_level_parameter,
     class_names,
     copied,
     core_of,
-    find_library,
     find_quantile_library,
     is_fitted_already,
     prepares_rows,
     seeded,
+    target_scale,
     transforms_target,
 )
 from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows
@@ -39,10 +38,6 @@ from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, ta
 MEDIAN = 0.5
 #: Cross-fitting cuts the rows into this many folds.
 FOLDS = 5
-#: Parameters that say in y's own unit where a model starts: such a model must see y as it is.
-_STARTING_POINTS = {"base_score", "init_score", "base_margin"}
-#: Objectives of a mean, which can be learned of a centred y too.
-_SQUARED = (None, "reg:squarederror", "regression", "RMSE", "squared_error")
 
 
 # -- The one face ----------------------------------------------------------------------------------------------------
@@ -217,29 +212,6 @@ class PointModel(BaseEstimator):
         if values.shape[1] != 1 or not np.isfinite(values).all():
             raise ValueError(f"the regressor must predict one finite number per row, got shape {values.shape}")
         return self.scale_.unscaled(values[:, 0])
-
-
-def target_scale(estimator: Any, y: FloatArray, fit_params: Mapping[str, Any], of_mean: bool = False) -> TargetScale:
-    """Return how y is normalised before a library sees it (the paper's Algorithm 3 asks for normalised sets).
-
-    Quantile models of the libraries known here learn y centred at its median, in units of its spread; what they learn
-    does not depend on the unit. A model of the mean that minimises squares gets y centred, so that libraries with
-    32-bit floats lose no digits. It keeps y's unit where some parameter may have it, as LightGBM's `reg_alpha`. Models
-    that transform the target, are fitted already, are told where to start, or are not known here see y as it is.
-    """
-    core = core_of(estimator)[1]
-    library = find_library(core)
-    if not library.name or transforms_target(estimator) or is_fitted_already(estimator):
-        return TargetScale()
-    params = {**core.get_params(), **{name.rpartition("__")[2]: value for name, value in fit_params.items()}}
-    if any(params.get(name) is not None for name in _STARTING_POINTS):
-        return TargetScale()
-    scale = TargetScale.of(y)
-    if not of_mean:
-        return scale
-    if not library.objective or any(params.get(name) not in _SQUARED for name in library.objective):
-        return TargetScale()
-    return scale if library.unit_free else TargetScale(scale.centre)
 
 
 def check_levels(levels: Levels) -> tuple[float, ...]:

@@ -26,7 +26,8 @@ from icqr._predicting import (
 from icqr._rows import Rows, naming
 from icqr._rules import describe_groups
 from icqr._tables import Features, FloatArray, IntArray, Table, blocks, take_rows
-from icqr.calibration import NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed, width_floor
+from icqr.calibration import NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
+from icqr.conformity import width_floor
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition, WholePartition
 from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, bare, cross_fit, is_prefit
@@ -489,7 +490,11 @@ class ICQR(IntervalRegressor):
                 train.X, train.y, bounds, weights=weights, random_state=seed, scores=scores, coverage=self.coverage
             )
         if isinstance(partition, GroupPartition):  # nothing is learned: calibration rows may name groups too
-            return partition.fit(_stacked(train.X, calibration.X), np.empty(0), no_bounds)
+            if isinstance(train.X, pd.DataFrame):
+                both: Table = pd.concat([train.X, pd.DataFrame(calibration.X)])
+            else:
+                both = np.concatenate([train.X, calibration.X])
+            return partition.fit(both, np.empty(0), no_bounds)
         rows = calibration if _data_of(partition) == "calibration" else train
         options: dict[str, Any] = {"weights": weights, "random_state": seed}
         if isinstance(partition, KMeansPartition):
@@ -587,12 +592,6 @@ def _data_of(part: Any) -> str:
     """Return which rows a partition or importance is learned from: "train" or "calibration"."""
     data = getattr(part, "data", None)  # of the user's own partition it may be anything
     return "calibration" if isinstance(data, str) and data == "calibration" else "train"
-
-
-def _stacked(first: Table, second: Table) -> Table:
-    if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
-        return pd.concat([first, second])
-    return np.concatenate([first, second])
 
 
 def _count_groups(partition: Any, *parts: Rows) -> int:

@@ -11,7 +11,8 @@ import pandas as pd
 
 from icqr._rows import Rows
 from icqr._tables import FloatArray, IntArray
-from icqr.calibration import Calibration, Conformity, rows_needed
+from icqr.calibration import Calibration, rows_needed
+from icqr.conformity import Conformity
 from icqr.partition import KMeansPartition, ScorePartition, WholePartition, cut
 from icqr.quantiles import cross_fit
 

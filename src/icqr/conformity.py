@@ -1,0 +1,164 @@
+"""Conformity scores: how far y lies outside its bounds, and the interval that a given offset means.
+
+A score and a bound are each a few operations away from y, and each operation rounds. Scores are rounded up and bounds
+outwards, each operation by its exact error and so by one double at most, never more than needed: every y whose score
+is at most the offset lies inside, and where arithmetic is exact nothing moves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from icqr._tables import FloatArray
+
+CONFORMITIES = ("cqr", "cqr-r", "cqr-m")
+SIDES = ("both", "lower", "upper")
+LARGEST = float(np.finfo(np.float64).max)
+_SMALLEST_NORMAL = float(np.finfo(np.float64).smallest_normal)
+
+_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+_OUTWARDS = np.array([-1.0, 1.0])  # the directions in which the lower and the upper bound move
+
+
+@dataclass(frozen=True)
+class Conformity:
+    """How far y lies outside its bounds, and the interval that a given offset means.
+
+    Parameters
+    ----------
+    kind : {"cqr", "cqr-r", "cqr-m"}
+        Distance to the nearer bound as it is; divided by the width; divided by that bound's distance to the median.
+    symmetric : bool
+        One offset for both bounds, or one for each.
+    side : {"both", "lower", "upper"}
+        Which bounds there are. With one bound there is no width: both scaled scores then divide by its distance to the
+        median.
+    floor : float
+        Smallest divisor of the scaled scores.
+    y_min, y_max : float
+        Known limits of y; intervals are clipped to them.
+
+    Examples
+    --------
+    >>> bounds = np.array([[0.0, 1.0, 4.0]])
+    >>> Conformity("cqr").scores(bounds, np.array([5.0]))
+    array([[1.]])
+    >>> Conformity("cqr").intervals(bounds, np.array([[2.0, 2.0]]))
+    array([[-2.,  6.]])
+    """
+
+    kind: str = "cqr"
+    symmetric: bool = True
+    side: str = "both"
+    floor: float = 1.0
+    y_min: float = -math.inf
+    y_max: float = math.inf
+
+    def scores(self, bounds: FloatArray, y: FloatArray) -> FloatArray:
+        """Return (n, 1) scores, or (n, 2) for the lower and the upper bound when there is one offset per side."""
+        lower, _, upper = bounds.T
+        sides = np.column_stack([add_up(lower, -y), add_up(y, -upper)])
+        if self.kind != "cqr":
+            sides = divide_up(sides, np.clip(self.widths(bounds), self.floor, LARGEST))
+        return sides.max(axis=1, keepdims=True) if self.symmetric else sides
+
+    def intervals(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
+        """Return (n, 2) intervals: the bounds, widened by each row's offsets; they contain the row's centre."""
+        intervals = self._contain_centre(self._moved(bounds, offsets), bounds)
+        if math.isfinite(self.y_min) or math.isfinite(self.y_max):
+            intervals = np.clip(intervals, self.y_min, self.y_max)
+        intervals += 0.0  # makes -0.0, which people would read, 0.0
+        return intervals
+
+    def collapsed(self, bounds: FloatArray, offsets: FloatArray) -> NDArray[np.bool_]:
+        """Return which rows' bounds moved in past the centre, where they stop."""
+        moved = self._moved(bounds, offsets)
+        return np.asarray((moved != self._contain_centre(moved, bounds)).any(axis=1))
+
+    def _moved(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
+        if self.kind != "cqr":
+            offsets = times_up(offsets, np.clip(self.widths(bounds), self.floor, LARGEST))
+        return np.asarray(add_up(bounds[:, ::2] * _OUTWARDS, offsets) * _OUTWARDS)
+
+    def _contain_centre(self, intervals: FloatArray, bounds: FloatArray) -> FloatArray:
+        if self.side != "both":
+            return intervals.copy()  # the other end is infinite: nothing can collapse
+        lower, centre, upper = bounds.T
+        if self.kind != "cqr-m" and self.symmetric:
+            # Halves first: the sum of two large bounds could overflow. Halving the smallest doubles rounds, hence the
+            # clip.
+            centre = np.clip(lower / 2 + upper / 2, lower, upper)
+        contained = np.empty_like(intervals)
+        np.minimum(intervals[:, 0], centre, out=contained[:, 0])
+        np.maximum(intervals[:, 1], centre, out=contained[:, 1])
+        return contained
+
+    def widths(self, bounds: FloatArray) -> FloatArray:
+        """Return (n, 2) divisors of the scaled scores, before the floor."""
+        lower, median, upper = bounds.T
+        with np.errstate(over="ignore"):
+            if self.kind == "cqr-r" and self.side == "both":
+                below = above = upper - lower
+            else:
+                below = upper - median if self.side == "upper" else median - lower
+                above = median - lower if self.side == "lower" else upper - median
+        # Below coverage 0.5 a single bound lies beyond the median.
+        return np.asarray(np.abs(np.column_stack([below, above])))
+
+
+def width_floor(widths: FloatArray) -> float:
+    """Return the smallest divisor of scaled scores: 1e-3 of the median training width (if 0, of the mean; if 0, 1)."""
+    with np.errstate(over="ignore"):
+        typical = np.median(widths) or np.mean(widths)
+    return max(1e-3 * min(float(typical), LARGEST), _SMALLEST) if typical > 0 else 1.0
+
+
+# -- Arithmetic that rounds towards plus infinity --------------------------------------------------------------------
+
+
+def _up(value: FloatArray, exact: NDArray[np.bool_]) -> FloatArray:
+    """Return the next double unless exact; an overflow to minus infinity becomes the most negative double."""
+    return np.maximum(np.where(exact, value, np.nextafter(value, np.inf)), -LARGEST)
+
+
+def add_up(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a + b, rounded towards plus infinity (the error is Knuth's two-sum)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = a + b
+        part = total - a
+        error = (a - (total - part)) + (b - part)
+        return _up(total, error <= 0)
+
+
+def times_up(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a * b, rounded towards plus infinity, for b > 0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = a * b
+        # Mantissas alone: their product neither over- nor underflows.
+        error = _product_error(np.frexp(a)[0], np.frexp(b)[0])
+        return _up(product, (error <= 0) & (np.abs(product) >= _SMALLEST_NORMAL) | (a == 0))
+
+
+def divide_up(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a / b, rounded towards plus infinity, for b > 0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        quotient = a / b
+        (x, i), (y, j) = np.frexp(quotient), np.frexp(b)
+        rest = (np.ldexp(a, -i - j) - x * y) - _product_error(x, y)
+        return _up(quotient, (rest <= 0) & (np.abs(quotient) >= _SMALLEST_NORMAL) | (a == 0))
+
+
+def _product_error(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return exactly what rounding takes from a * b (Dekker): both are split into halves whose products are exact."""
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    return np.asarray(a_low * b_low - (((a * b - a_high * b_high) - a_low * b_high) - a_high * b_low))
+
+
+def _halves(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    shifted = a * (2**27 + 1)
+    high = shifted - (shifted - a)
+    return high, a - high
