@@ -1,4 +1,4 @@
-"""The predicting side, which all methods share: what a fitted model can do, and every check of what it is given."""
+"""What all methods share: checks before fit, calibration (part 4 of Algorithm 3), and predicting (part 5)."""
 
 from __future__ import annotations
 
@@ -140,6 +140,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         check_is_calibrated(self)
         coverages = self._coverages(coverage)
         X = self._check_table(X)
+
+        # Part 5: each row's group, its group's offset, and the bounds moved by it.
         groups = self._groups_of(X)
         offsets = [self.calibration_.offset_table(level, groups) for level in coverages]
         intervals = np.empty((len(coverages), len(X), 2))
@@ -275,7 +277,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._calibrate(self._check_rows(X, y), self._fresh_guarantee)
 
     def _calibrate(self, rows: Rows, guarantee: str) -> Self:
-        """Score rows that the model and the groups don't know, and keep the scores of each group."""
+        """Score the calibration rows, and keep the scores of each group (part 4 of Algorithm 3)."""
         self._check_enough(rows)
         groups, (scores, n_crossed) = self._groups_of(rows.X), self._scores(rows)
         novelty = None
@@ -303,6 +305,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if isinstance(self.model_, QuantileModel):
             quantiles, crossed = self.model_.predict_sorted(X)
         else:
+            # Naive: lower = median = upper = f(x), so that max(lower - y, y - upper) is |y - f(x)|.
             point = self.model_.predict(X)
             quantiles = np.repeat(point[:, None], len(quantile_levels(self.coverage_, side)), axis=1)
             crossed = np.zeros(len(point), dtype=np.bool_)

@@ -89,7 +89,8 @@ def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None 
     if not isinstance(n, int | np.integer) or n < 0:
         raise ValueError(f"n must be a whole number, 0 or more, got {n!r}")
     if confidence is None:
-        return -(-(int(n) + 1) * level.numerator // level.denominator)  # rounded up, in whole numbers
+        # ceil((n + 1) * level), in whole numbers: -(-a // b) rounds a / b up.
+        return -(-(int(n) + 1) * level.numerator // level.denominator)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be strictly between 0 and 1, got {confidence}")
     # P(Beta(k, n + 1 - k) >= c) = P(Binomial(n, c) <= k - 1)

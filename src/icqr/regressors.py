@@ -1,6 +1,7 @@
-"""Naive, QR, CQR and ICQR: each `fit` is written out, in the paper's order.
+"""Naive, QR, CQR and ICQR: the parts of Algorithm 3 in the paper's order, one `fit` each.
 
-What a fitted model can do, the predicting side, is the same for all of them: see `IntervalRegressor`.
+Part 4 (`_calibrate`) and part 5 (`predict_interval`) are the same for all methods: see `IntervalRegressor` in
+_predicting.py.
 """
 
 from __future__ import annotations
@@ -393,10 +394,12 @@ class ICQR(IntervalRegressor):
 
     @classmethod
     def as_printed(cls, estimator: Any = None, coverage: float = 0.9, **parameters: Any) -> ICQR:
-        """Return the paper's Algorithm 3 exactly as printed.
+        """Return the paper's Algorithm 3 as printed.
 
-        Importance by the absolute error of the median, importance and K-means on calibration rows, K-means from scratch
-        for each k, no merging. The promise is approximate until `calibrate` is called with fresh rows.
+        Importance and K-means on calibration rows, K-means from scratch for each k, no merging. The promise is
+        approximate until `calibrate` is called with fresh rows. The paper leaves open, and this decides: the error
+        (the absolute error of the median), min-max scaling, the largest k where σ is not reached, and pooled offsets in
+        clusters that are too small for the rank.
 
         Examples
         --------
@@ -427,8 +430,10 @@ class ICQR(IntervalRegressor):
         -------
         self
         """
-        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, "share")
-        self._check_columns_of_groups(train, calibration)
+        train, calibration, params, seeds = self._prepare(
+            X, y, X_calibration, y_calibration, fit_params, calibrates="share"
+        )
+        self._check_columns_can_group(train, calibration)
 
         # Part 1: estimate the conditional quantiles.
         self.model_ = _fit_quantiles(self, train, seeds.model, params)
@@ -447,11 +452,11 @@ class ICQR(IntervalRegressor):
         self.partition_ = partition
         self.n_groups_ = _count_groups(partition, train, calibration)
         grouped = calibration if _data_of(partition) == "calibration" else train
-        described = grouped.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seeds.partition).X
-        self.described_ = partial(_describe, partition, described, self._groups_of(described), self.n_groups_, weights)
+        self._keep_rows_to_describe(grouped, weights, seeds.partition)
 
-        # Part 4: one offset for each group.
-        learned_from = {_data_of(self.importance) if hasattr(self, "importances_") else "train", _data_of(partition)}
+        # Part 4: keep the calibration scores of each group. Its offset, the score of rank ceil((n + 1) coverage), is
+        # taken from them when a coverage is asked for (calibration.py, `_offsets_at`).
+        learned_from = {_data_of(partition)} | ({_data_of(self.importance)} if weights is not None else set())
         return self._calibrate(calibration, APPROXIMATE if "calibration" in learned_from else GROUPWISE)
 
     def _weigh_columns(self, train: Rows, calibration: Rows, seed: int) -> FloatArray:
@@ -459,10 +464,13 @@ class ICQR(IntervalRegressor):
         # For "auto" the weights only make one candidate of several.
         default = PermutationImportance(n_repeats=2, max_rows=2000) if self._is_auto() else PermutationImportance()
         importance = self.importance or default
-        rows = calibration if importance.data == "calibration" else train
+        rows = calibration if _data_of(importance) == "calibration" else train
         self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
+        # Only a warning: nothing is learned from these calibration rows.
         unseen = calibration.sample(MOST_UNSEEN, seed)
-        leak_alarm(self.importances_, unseen.y, self._bounds(unseen.X)[0][:, 1])
+        bounds, _ = self._bounds(unseen.X)
+        leak_alarm(self.importances_, unseen.y, median=bounds[:, 1])
+        # I_j over their sum: K-means does not depend on a common factor.
         return self.importances_["share"].to_numpy()
 
     def _fit_partition(
@@ -514,6 +522,11 @@ class ICQR(IntervalRegressor):
             quantiles = cross_fit(model, train.X, train.y, self.model_.levels_, seed, params, self.n_jobs)[1]
         return bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
 
+    def _keep_rows_to_describe(self, grouped: Rows, weights: FloatArray | None, seed: int) -> None:
+        """Keep some rows, from which the groups are put into words when somebody asks (`groups_`)."""
+        X = grouped.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seed).X
+        self.described_ = partial(_describe, self.partition_, X, self._groups_of(X), self.n_groups_, weights)
+
     def _is_auto(self) -> bool:
         return isinstance(self.partition, str) and self.partition == "auto"
 
@@ -535,7 +548,7 @@ class ICQR(IntervalRegressor):
             if isinstance(part, PermutationImportance | KMeansPartition | ScorePartition):
                 part.check_parameters()
 
-    def _check_columns_of_groups(self, train: Rows, calibration: Rows) -> None:
+    def _check_columns_can_group(self, train: Rows, calibration: Rows) -> None:
         """Raise before the model is fitted what grouping the rows would raise after."""
         if self.partition is None or self._is_auto() or isinstance(self.partition, KMeansPartition):
             with naming("calibration rows"):
@@ -575,6 +588,9 @@ def _put_into_one_group(method: Any, train: Rows) -> None:
     method.partition_ = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
     method.n_groups_ = 1
     method.described_ = describe_groups(train.X, np.zeros(len(train), dtype=np.intp), 1)
+
+
+# -- Helpers of ICQR -------------------------------------------------------------------------------------------------
 
 
 def _describe(partition: Any, X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None) -> pd.DataFrame:
