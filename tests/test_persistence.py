@@ -989,6 +989,8 @@ UNSOUND: dict[str, tuple[Change, str]] = {
     ),
     "groups": (setting("model.n_groups_", 10**12), "n_groups_ must be at most"),
     "fewer groups": (setting("model.n_groups_", 2), r"numbers of groups don't fit together: \[2, 3\]"),
+    "scores": (setting_array("model.calibration_.scores.0", "", 0, 1e9), "scores must be sorted numbers"),
+    "no scores": (setting_array("model.calibration_.scores.0", "", 0, np.nan), "scores must be sorted numbers"),
     "coverage": (setting("model.coverage", 90), "between 0 and 1"),
     "stand-in": (setting("model.model_.encoder_.features.empty.kind", "exec"), "can't be read: KeyError"),
     "method": (setting("model.model_.models_.0._preprocess_X", FLOAT), "in place of its method '_preprocess_X'"),

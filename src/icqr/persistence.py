@@ -195,6 +195,9 @@ def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
         numbers = {model.n_groups_, int(model.partition_.n_groups_), len(model.calibration_.scores) - 1}
         if len(numbers) > 1:
             raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
+        for scores in model.calibration_.scores:
+            if scores.dtype != np.float64 or scores.ndim != 2 or not (np.sort(scores, axis=0) == scores).all():
+                raise ModelFileError("the calibration scores must be sorted numbers in each group")
     if predicted is not None:
         _check_predictions(predicted, _predicted(model, rows))
     return model
@@ -505,10 +508,10 @@ def _made_up_rows(model: IntervalRegressor) -> Any:
 
 
 def _predicted(model: IntervalRegressor, rows: Any) -> FloatArray:
-    """Return the raw bounds of made-up rows, if the model gives them an interval."""
+    """Return the raw bounds of made-up rows, if the model can explain their intervals."""
     with refusing("the model does not work"), warnings.catch_warnings(), parallel_config(backend="sequential"):
         warnings.simplefilter("ignore")  # made-up rows are unlike any that were seen
-        model.predict_interval(rows)
+        model.explain(rows)  # which uses everything that was learned
         return model.predict_quantiles(rows)
 
 
