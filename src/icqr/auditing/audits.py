@@ -18,7 +18,6 @@ from icqr.auditing.findings import (
     ERROR_RATE,
     OVER,
     UNDER,
-    Contents,
     Written,
     judge,
     overall_sentence,
@@ -45,6 +44,7 @@ FEWEST_TO_SEARCH = 100
 #: it takes seconds.
 MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
 N_DIRECTIONS = 200
+SLAB_NUMBERS = ["worst_slab_coverage", "worst_slab_lower", "worst_slab_upper", "worst_slab_n"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,13 +128,12 @@ class Audit(Written):
             "random_state": self.random_state,
         }
 
-    def _contents(self) -> Contents:
+    def _contents(self) -> tuple[str, str, list[str], list[pd.DataFrame], str]:
         known = {name: value for name, value in self.numbers.items() if not math.isnan(value)}
         numbers = pd.DataFrame({"measure": list(known), "value": list(known.values())})
         shown = ["region", "kind", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "mean_width"]
         findings = [sentence for sentence in self.findings if sentence != self.summary]
-        tables = [numbers, self.regions[shown]]
-        return Contents("Audit of prediction intervals", self.summary, findings, tables, self.method)
+        return "Audit of prediction intervals", self.summary, findings, [numbers, self.regions[shown]], self.method
 
     def __str__(self) -> str:
         return "\n".join(self.findings)
@@ -206,33 +205,26 @@ def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> A
         raise ValueError(f"random_state must be a whole number, 0 or more, got {random_state!r}; pass 0 for example")
     seed, coverage = int(random_state), audited.coverage
 
+    rows = audited.rows
     slab = _worst_slab(audited, seed)
-    strata = metrics.size_stratified_coverage(audited.rows.y, audited.intervals)
+    strata = metrics.size_stratified_coverage(rows.y, audited.intervals)
     numbers = _numbers(audited, strata, slab) | _risk_numbers(audited, seed, with_excess_risk)
     regions = _judged_regions(audited, slab, seed)
 
-    # The alarms, worst first; then the summary, and before it, unless the promise is broken on average, that some
-    # intervals are infinite.
+    # That some intervals are infinite is worth a sentence, unless it was asked for: a bound on one side.
+    infinite = []
+    n_infinite = int(np.isinf(rows.width).sum())
+    if n_infinite and np.isinf(rows.lower).all() == np.isinf(rows.upper).all():
+        are = "intervals is" if n_infinite == 1 else "intervals are"
+        rest = "infinite, and with that the mean width and the interval score of all rows."
+        infinite = [f"{n_infinite:,} of {len(rows.y):,} {are} {rest}"]
+
+    # The alarms, worst first; then the summary, after the infinite intervals unless the promise is broken on average.
     alarms = regions[regions["verdict"].isin([UNDER, OVER])]
     findings = [region_sentence(row, coverage) for row in records(alarms[alarms["kind"] != "all rows"])]
-    summary, infinite = overall_sentence(regions, coverage), _infinite_sentence(audited)
+    summary = overall_sentence(regions, coverage)
     last = [summary, *infinite] if (alarms["kind"] == "all rows").any() else [*infinite, summary]
     return Audit(coverage, numbers, regions, summary, (*findings, *last), strata, slab, seed)
-
-
-def _infinite_sentence(audited: Audited) -> list[str]:
-    """Return a sentence on infinite intervals, if there are any that were not asked for."""
-    rows = audited.rows
-    infinite = int(np.isinf(rows.width).sum())
-    one_sided = np.isinf(rows.lower).all() != np.isinf(rows.upper).all()  # which is what was asked for
-    if not infinite or one_sided:
-        return []
-    are = "intervals is" if infinite == 1 else "intervals are"
-    rest = "infinite, and with that the mean width and the interval score of all rows."
-    return [f"{infinite:,} of {len(rows.y):,} {are} {rest}"]
-
-
-# -- Numbers ---------------------------------------------------------------------------------------------
 
 
 def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> dict[str, float]:
@@ -244,6 +236,7 @@ def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> 
     if audited.groupings:
         first = (y, bounds, audited.groupings[0].codes)
         gaps = [metrics.coverage_gap(*first, coverage=audited.coverage, weighted=each) for each in (False, True)]
+    slab_numbers = [math.nan] * 4 if slab is None else [slab.coverage, *slab.interval, float(slab.n)]
     return {
         "n": float(len(y)),
         "coverage": float(audited.rows.covered.mean()),
@@ -259,10 +252,7 @@ def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> 
         "size_stratified_coverage": float(strata["coverage"].min()),
         "coverage_width_correlation": metrics.coverage_width_correlation(y, bounds),
         "hsic": metrics.hsic(y, bounds),
-        "worst_slab_coverage": math.nan if slab is None else slab.coverage,
-        "worst_slab_lower": math.nan if slab is None else slab.interval[0],
-        "worst_slab_upper": math.nan if slab is None else slab.interval[1],
-        "worst_slab_n": math.nan if slab is None else float(slab.n),
+        **dict(zip(SLAB_NUMBERS, slab_numbers, strict=True)),
     }
 
 
@@ -307,7 +297,8 @@ def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.D
         sizes = np.bincount(grouping.codes, minlength=len(grouping.table))
         members = np.split(order, np.cumsum(sizes)[:-1])
         regions += [(row, rows, GIVEN) for row, rows in zip(records(grouping.table), members, strict=True) if len(rows)]
-    regions += [(row, rows, FOUND) for row, rows in _found_regions(audited, slab, seed)]
+    if len(audited.rows.y) >= FEWEST_TO_SEARCH:
+        regions += [(row, rows, FOUND) for row, rows in _found_regions(audited, slab, seed)]
 
     table = []
     for known, rows, basis in regions:
@@ -326,31 +317,16 @@ def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.D
 
 def _found_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> Iterator[tuple[dict[str, Any], IntArray]]:
     """Find regions on one half of the rows; return their words and kind, and their rows in the other half."""
-    rows, n = audited.rows, len(audited.rows.y)
-    if n < FEWEST_TO_SEARCH:
-        return
-    search, judging = halves(n, seed)
+    # The halves that `worst_slab_coverage` draws from the same seed, so that its slab, too, is found on the one and
+    # judged on the other.
+    rows = audited.rows
+    search, judging = map(np.sort, np.array_split(np.random.default_rng(seed).permutation(len(rows.y)), 2))
     columns, values = searched_columns(audited.X, rows.lower, rows.upper)
-    fresh = values[judging]
+    group_codes = [grouping.codes[judging] for grouping in audited.groupings]
     for region in find_regions(columns, values[search], rows.covered[search], audited.coverage):
-        inside = judging[region.mask(fresh)]
-        if not any(_is_group(grouping.codes, inside, judging) for grouping in audited.groupings):
-            yield {"region": words(region.rule, columns), "kind": region.kind}, inside
+        inside = region.mask(values[judging])
+        # A region whose rows are all rows of one group is judged anyway.
+        if not any(inside.any() and np.array_equal(inside, codes == codes[inside][0]) for codes in group_codes):
+            yield {"region": words(region.rule, columns), "kind": region.kind}, judging[inside]
     if slab is not None and audited.X is not None and (math.isfinite(slab.lower) or math.isfinite(slab.upper)):
-        inside = slab.rows[np.isin(slab.rows, judging)].astype(np.intp)
-        yield {"region": slab_words(slab, audited.X), "kind": "worst slab"}, inside
-
-
-def halves(n: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Return the rows to search and the rows to judge on.
-
-    These are the halves that :func:`icqr.metrics.worst_slab_coverage` draws from the same seed, so that its slab, too,
-    is found on the one and judged on the other.
-    """
-    search, judging = np.array_split(np.random.default_rng(seed).permutation(n), 2)
-    return np.sort(search), np.sort(judging)
-
-
-def _is_group(codes: IntArray, rows: IntArray, among: IntArray) -> bool:
-    """Tell whether these rows are all rows of one group, which is judged anyway."""
-    return len(rows) > 0 and np.array_equal(rows, among[codes[among] == codes[rows[0]]])
+        yield {"region": slab_words(slab, audited.X), "kind": "worst slab"}, slab.rows.astype(np.intp)

@@ -11,14 +11,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from icqr._tables import FloatArray
 from icqr.auditing.audits import Audit, audit_rows
 from icqr.auditing.findings import (
     CONFIDENCE,
     ERROR_RATE,
     OVER,
     UNDER,
-    Contents,
     Written,
     holm,
     percent,
@@ -83,9 +81,9 @@ class Comparison(Written):
             "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
         }
 
-    def _contents(self) -> Contents:
+    def _contents(self) -> tuple[str, str, tuple[str, ...], list[pd.DataFrame], str]:
         tables = [self.table.reset_index(), self.differences]
-        return Contents(f"Methods compared with {self.reference}", self.findings[0], self.findings[1:], tables)
+        return f"Methods compared with {self.reference}", self.findings[0], self.findings[1:], tables, ""
 
     def __str__(self) -> str:
         return "\n".join(self.findings)
@@ -160,15 +158,19 @@ def compare_rows(rows: dict[str, Audited], base: str, random_state: int, with_ex
         )
     audits = {name: audit_rows(audited, random_state, with_excess_risk) for name, audited in rows.items()}
 
-    table = []
-    for audit in audits.values():
+    # A row per method, and what is to be said of it: its summary, and its worst region if one undercovers.
+    table, findings = [], []
+    for name, audit in audits.items():
         counts = {verdict: int((audit.regions["verdict"] == verdict).sum()) for verdict in (UNDER, OVER)}
-        table.append({**{name: audit.numbers[name] for name in SHOWN}, **counts})
+        table.append({**{number: audit.numbers[number] for number in SHOWN}, **counts})
+        undercovered = audit.alarms[(audit.alarms["verdict"] == UNDER) & (audit.alarms["kind"] != "all rows")]
+        worst = f" Worst: {audit.findings[0]}" if len(undercovered) else ""
+        findings.append(f"{name}: {audit.summary}{worst}")
     methods = pd.DataFrame(table, index=pd.Index(audits, name="method"))
 
     differences = judged_differences(_differences(rows, audits, base))
-    findings = (*_method_sentences(audits), *_difference_sentences(differences, base, audits[base].numbers))
-    return Comparison(coverages[base], base, methods, differences, audits, findings)
+    findings += _difference_sentences(differences, base, audits[base].numbers)
+    return Comparison(coverages[base], base, methods, differences, audits, tuple(findings))
 
 
 def named_methods(methods: Any) -> dict[str, Any]:
@@ -192,35 +194,25 @@ def named_methods(methods: Any) -> dict[str, Any]:
 
 def _differences(rows: dict[str, Audited], audits: dict[str, Audit], base: str) -> pd.DataFrame:
     """Return the differences of the other methods to the reference, a row per method and measure."""
-    reference, risk = _per_row(rows[base]), audits[base].numbers
+    parts = {}  # of each row in the means
+    for name, audited in rows.items():
+        covered, scores = audited.rows.covered.astype(float), row_scores(audited.rows, audited.coverage)
+        parts[name] = {"coverage": covered, "mean_width": audited.rows.width, "interval_score": scores}
+
     differences = []
-    for name in rows:
-        if name == base:
-            continue
-        for measure, values in _per_row(rows[name]).items():
-            differences.append((name, measure, *_paired(values, reference[measure])))
+    for name in [name for name in rows if name != base]:
+        for measure, values in parts[name].items():
+            with np.errstate(invalid="ignore"):  # infinite on both sides: there is no difference
+                each = values - parts[base][measure]
+            mean = float(each.mean()) if np.isfinite(each).all() else math.nan
+            enough = len(each) >= FEWEST_COMPARED and not math.isnan(mean)
+            error = float(each.std(ddof=1) / math.sqrt(len(each))) if enough else math.nan
+            differences.append((name, measure, mean, error))
         # The excess risk is no mean over rows: its two values are taken as independent.
-        own = audits[name].numbers
-        error = math.hypot(own[f"{RISK}_error"], risk[f"{RISK}_error"])
-        differences.append((name, RISK, own[RISK] - risk[RISK], error))
+        own, reference = audits[name].numbers, audits[base].numbers
+        error = math.hypot(own[f"{RISK}_error"], reference[f"{RISK}_error"])
+        differences.append((name, RISK, own[RISK] - reference[RISK], error))
     return pd.DataFrame(differences, columns=["method", "measure", "difference", "standard_error"])
-
-
-def _per_row(audited: Audited) -> dict[str, FloatArray]:
-    """Return each row's part in the means: covered, width, interval score."""
-    rows = audited.rows
-    scores = row_scores(rows, audited.coverage)
-    return {"coverage": rows.covered.astype(float), "mean_width": rows.width, "interval_score": scores}
-
-
-def _paired(own: FloatArray, reference: FloatArray) -> tuple[float, float]:
-    """Return the mean of row-wise differences and its standard error; NaN where there is none."""
-    with np.errstate(invalid="ignore"):  # infinite on both sides: there is no difference
-        each = own - reference
-    if not np.isfinite(each).all():
-        return math.nan, math.nan
-    error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) >= FEWEST_COMPARED else math.nan
-    return float(each.mean()), error
 
 
 def judged_differences(differences: pd.DataFrame) -> pd.DataFrame:
@@ -236,39 +228,25 @@ def judged_differences(differences: pd.DataFrame) -> pd.DataFrame:
     return differences.assign(lower=difference - reach, upper=difference + reach, p_value=p_value, verdict=verdict)
 
 
-# -- Sentences -------------------------------------------------------------------------------------------
-
-
-def _method_sentences(audits: dict[str, Audit]) -> list[str]:
-    """Return each method's summary, with its worst region if one undercovers."""
-    sentences = []
-    for name, audit in audits.items():
-        undercovered = audit.alarms[(audit.alarms["verdict"] == UNDER) & (audit.alarms["kind"] != "all rows")]
-        worst = f" Worst: {audit.findings[0]}" if len(undercovered) else ""
-        sentences.append(f"{name}: {audit.summary}{worst}")
-    return sentences
-
-
 def _difference_sentences(differences: pd.DataFrame, base: str, numbers: dict[str, float]) -> list[str]:
     """Return how each other method's width and score differ from the reference's, and how surely."""
+
+    def more(difference: float, reference: float) -> str:
+        size = percent(abs(difference) / reference) if reference else f"{abs(difference):.3g}"
+        return f"{size} {LESS if difference < 0 else MORE}"
+
     told = differences["measure"].isin(MEASURES) & differences["standard_error"].notna()
     sentences = []
     for method, rows in differences[told].groupby("method", sort=False):
         clauses = []
         for row in records(rows):
             what, reference = MEASURES[row["measure"]], numbers[row["measure"]]
-            likely = f"very likely between {_more(row['lower'], reference)} and {_more(row['upper'], reference)}"
+            likely = f"very likely between {more(row['lower'], reference)} and {more(row['upper'], reference)}"
             if row["verdict"] != UNCLEAR:
-                clauses.append(f"{what} {_more(row['difference'], reference)} ({likely})")
+                clauses.append(f"{what} {more(row['difference'], reference)} ({likely})")
             elif row["lower"] > 0 or row["upper"] < 0:  # clear on its own, but there are several comparisons
                 clauses.append(f"{what} not clearly different among so many comparisons (alone, {likely})")
             else:
                 clauses.append(f"{what} not clearly different ({likely})")
         sentences.append(f"{method} compared with {base}: {'; '.join(clauses)}.")
     return sentences
-
-
-def _more(difference: float, reference: float) -> str:
-    """Return a difference in percent of the reference, or as a number if the reference is 0."""
-    size = percent(abs(difference) / reference) if reference else f"{abs(difference):.3g}"
-    return f"{size} {LESS if difference < 0 else MORE}"

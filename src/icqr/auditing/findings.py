@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,27 +41,8 @@ COUNTED = {
 
 
 def tolerance(coverage: float) -> float:
-    """Return the shortfall up to which a promise counts as kept: 5 points, but at most half the promised misses.
-
-    Examples
-    --------
-    >>> round(tolerance(0.8), 3), round(tolerance(0.9), 3), round(tolerance(0.99), 3)
-    (0.05, 0.05, 0.005)
-    """
+    """Return the shortfall up to which a promise counts as kept: 5 points, but at most half the promised misses."""
     return min(0.05, (1 - coverage) / 2)
-
-
-def exact_p_values(hits: ArrayLike, n: ArrayLike, coverage: float) -> FloatArray:
-    """Return two-sided binomial p-values of "the true coverage is the promised one": twice the smaller tail.
-
-    Examples
-    --------
-    >>> exact_p_values([9, 5, 0], [10, 10, 0], 0.9).round(4).tolist()
-    [1.0, 0.0033, 1.0]
-    """
-    k, rows = np.asarray(hits), np.asarray(n)
-    below, above = stats.binom.cdf(k, rows, coverage), stats.binom.sf(k - 1, rows, coverage)
-    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
@@ -86,46 +67,35 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 
 def judge(regions: pd.DataFrame, coverage: float) -> pd.DataFrame:
-    """Judge regions and put the worst first.
+    """Judge regions, a row each with `kind`, `n`, `covered` (a count), `basis` and a band, and put the worst first.
 
     Regions with the same `basis` are one family: those given beforehand, judged on all rows, and those found on one
     half of the rows, judged on the other. Holm's adjustment is made within each family, and each gets an equal share of
     `ERROR_RATE`. (One Holm step over both would not be exact: how many regions are found depends on rows that also
     judge the given ones.)
-
-    Parameters
-    ----------
-    regions : DataFrame
-        A row per region with `kind`, `n`, `covered` (a count), `basis`, `band_lower` and `band_upper`.
-    coverage : float
-        What is promised.
-
-    Returns
-    -------
-    DataFrame
-        With `coverage`, `coverage_lower`, `coverage_upper`, `p_value` (adjusted), `verdict`, `within_band` in addition.
     """
+    covered, n = regions["covered"].to_numpy(), regions["n"].to_numpy()
     share = regions["covered"] / regions["n"].replace(0, np.nan)
-    low, high = binomial_interval(regions["covered"], regions["n"], confidence=CONFIDENCE)
-    raw = pd.Series(exact_p_values(regions["covered"], regions["n"], coverage), index=regions.index)
-    families = regions.groupby("basis").ngroups
-    p_value = np.minimum(raw.groupby(regions["basis"]).transform(holm) * families, 1.0)
+    low, high = binomial_interval(covered, n, confidence=CONFIDENCE)
 
+    # "The true coverage is the promised one": twice the smaller tail.
+    tails = np.minimum(stats.binom.cdf(covered, n, coverage), stats.binom.sf(covered - 1, n, coverage))
+    raw = pd.Series(np.minimum(2 * tails, 1.0), index=regions.index).groupby(regions["basis"])
+    p_value = np.minimum(raw.transform(holm) * raw.ngroups, 1.0)
     alarm, kept = p_value <= ERROR_RATE, (low >= coverage - tolerance(coverage)) & (high >= coverage)
     verdict = np.select([alarm & (share < coverage), alarm, kept], [UNDER, OVER, HOLDS], default=UNKNOWN)
 
     # Whether the exact interval meets the band of what calibration can give; None where there is no band.
     band_low, band_high = regions["band_lower"].astype(float), regions["band_upper"].astype(float)
-    meets = (low <= band_high) & (high >= band_low)
-    within = [None if missing else bool(value) for value, missing in zip(meets, band_low.isna(), strict=True)]
+    meets = pd.Series((low <= band_high) & (high >= band_low), dtype=object)
+    judged = regions.assign(coverage=share, coverage_lower=low, coverage_upper=high, p_value=p_value, verdict=verdict)
+    judged["within_band"] = meets.where(band_low.notna(), None)
 
     # The worst verdict first; then the region that is at least furthest from the promise, by its interval's nearer
     # end. A slab, which is hard to read, comes after the regions with the same verdict.
     severity = pd.Series(verdict).map({UNDER: 0, OVER: 1, UNKNOWN: 2, HOLDS: 3})
     nearer = np.where(verdict == OVER, -low, high)
     order = np.lexsort((share.fillna(1.0), nearer, regions["kind"] == "worst slab", severity))
-    judged = regions.assign(coverage=share, coverage_lower=low, coverage_upper=high, p_value=p_value, verdict=verdict)
-    judged["within_band"] = within
     return judged.iloc[order].reset_index(drop=True)
 
 
@@ -133,48 +103,22 @@ def judge(regions: pd.DataFrame, coverage: float) -> pd.DataFrame:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Return a share as a percentage.
-
-    Examples
-    --------
-    >>> percent(0.8119), percent(float("nan"))
-    ('81.2 %', 'unknown')
-    """
+    """Return a share as a percentage."""
     return "unknown" if math.isnan(share) else f"{100 * share:.{digits}f} %"
 
 
 def promise(coverage: float) -> str:
-    """Return a promised coverage with no more digits than it has.
-
-    Examples
-    --------
-    >>> promise(0.9), promise(0.995)
-    ('90 %', '99.5 %')
-    """
+    """Return a promised coverage with no more digits than it has: 90 %, 99.5 %."""
     return f"{100 * coverage:.6g} %"
 
 
 def listed(parts: list[str]) -> str:
-    """Return parts of a sentence, joined.
-
-    Examples
-    --------
-    >>> listed(["one"]), listed(["one", "two", "three"])
-    ('one', 'one, two and three')
-    """
+    """Return parts of a sentence, joined: "one", "one, two and three"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def rows_of(region: dict[str, Any]) -> str:
-    """Return what a region's rows are called.
-
-    Examples
-    --------
-    >>> rows_of({"kind": "feature bin", "region": "hr ≤ 6"})
-    'rows with hr ≤ 6'
-    >>> rows_of({"kind": "model group", "region": "group 3 (hr ≤ 6)"})
-    'group 3 (hr ≤ 6)'
-    """
+    """Return what a region's rows are called: "rows with hr ≤ 6", "group 3 (hr ≤ 6)"."""
     name = str(region["region"])
     if region["kind"] in ("all rows", "model group"):
         return name
@@ -266,13 +210,14 @@ def as_json(value: Any) -> str:
 
 
 class Written:
-    """The written forms that what `audit`, `compare` and `plan` return has in common."""
+    """The written forms that what `audit`, `compare` and `plan` return have in common."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; NaN becomes None."""
         raise NotImplementedError
 
-    def _contents(self) -> Contents:
+    def _contents(self) -> tuple[str, str, Sequence[str], Sequence[pd.DataFrame], str]:
+        """Return what there is to read: title, summary, findings, tables, and a note that notebooks leave out."""
         raise NotImplementedError
 
     def to_json(self) -> str:
@@ -291,13 +236,3 @@ class Written:
         items = "".join(f"<li>{escape(text)}</li>" for text in findings)
         body = "".join(Sheet.from_frame(table).to_html() for table in tables if len(table))
         return f"<h3>{escape(title)}</h3><p><strong>{escape(summary)}</strong></p><ul>{items}</ul>{body}"
-
-
-class Contents(NamedTuple):
-    """What there is to read, in this order; a note comes last and is left out of notebooks."""
-
-    title: str
-    summary: str
-    findings: Sequence[str]
-    tables: Sequence[pd.DataFrame]
-    note: str = ""

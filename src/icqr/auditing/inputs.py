@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,7 @@ from icqr.metrics.checks import CheckedRows, check_rows, check_share
 GROUP_COLUMNS = ["region", "kind", "group", "calibration_rows", "band_lower", "band_upper", "guarantee"]
 
 
-@dataclass(frozen=True, eq=False)
-class Grouping:
+class Grouping(NamedTuple):
     """Groups that were not chosen by looking at coverage: a code per row, and a row of `table` per code."""
 
     codes: IntArray

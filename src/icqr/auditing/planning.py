@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from icqr._tables import FloatArray
-from icqr.auditing.findings import Contents, Written, percent, plain, promise
+from icqr.auditing.findings import Written, percent, plain, promise
 from icqr.calibration import check_coverage, conformal_rank, rows_needed
 from icqr.metrics.checks import check_share
 
@@ -81,8 +81,8 @@ class Plan(Written):
         contents: dict[str, Any] = plain({**vars(self), "sentence": self.sentence})
         return contents
 
-    def _contents(self) -> Contents:
-        return Contents("Calibration plan", self.sentence, (), [self.table])
+    def _contents(self) -> tuple[str, str, tuple[()], list[pd.DataFrame], str]:
+        return "Calibration plan", self.sentence, (), [self.table], ""
 
     def __str__(self) -> str:
         return self.sentence

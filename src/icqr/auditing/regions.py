@@ -133,9 +133,22 @@ def _distinct(
     """Keep the first regions, without those that say nothing new beside the ones kept before."""
     kept: list[Region] = []
     masks: list[BoolArray] = []
+
+    def says_new(mask: BoolArray) -> bool:
+        # By its rows or, as a part of a better region, by its coverage.
+        n, share = int(mask.sum()), float(covered[mask].mean())
+        for better in masks:
+            shared, whole = int((mask & better).sum()), float(covered[better].mean())
+            noise = 2 * math.sqrt(max(whole * (1 - whole), 1 / n) / n)
+            if shared > LARGEST_OVERLAP * (n + int(better.sum()) - shared):
+                return False
+            if shared >= 0.8 * n and abs(share - whole) <= noise:
+                return False
+        return True
+
     for region in regions:
         mask = region.mask(values)
-        if all(_says_new(mask, better, covered) for better in masks):
+        if says_new(mask):
             # A region may look wrong only because of rows in regions that are kept already.
             z = _z(mask, covered, coverage)
             rest = _z(mask & ~np.logical_or.reduce(masks), covered, coverage) if kept else math.nan
@@ -145,15 +158,6 @@ def _distinct(
         if len(kept) == most:
             break
     return kept
-
-
-def _says_new(mask: BoolArray, better: BoolArray, covered: BoolArray) -> bool:
-    """Tell whether a region differs from a better one: by its rows, or as a part of it by its coverage."""
-    n, shared = int(mask.sum()), int((mask & better).sum())
-    if shared > LARGEST_OVERLAP * (n + int(better.sum()) - shared):
-        return False
-    share, whole = float(covered[mask].mean()), float(covered[better].mean())
-    return shared < 0.8 * n or abs(share - whole) > 2 * math.sqrt(max(whole * (1 - whole), 1 / n) / n)
 
 
 # -- Candidates ------------------------------------------------------------------------------------------
@@ -171,7 +175,9 @@ def _proposed(columns: Sequence[Column], values: FloatArray, covered: BoolArray)
             regions += [Region((condition,), kind) for condition in _bins(place, known, cuts)]
             splits += [_Cuts(place, cuts)] if len(cuts) else []
         else:
-            levels = [Equals(place, level) for level in _frequent_levels(known)]
+            distinct, counts = np.unique(known, return_counts=True)
+            frequent = np.argsort(-counts, kind="stable")[:MOST_LEVELS]
+            levels = [Equals(place, float(distinct[i])) for i in frequent if counts[i] >= FEWEST_ROWS]
             regions += [Region((condition,), "category") for condition in levels]
             splits += levels[:1] if len(column.levels) == 2 else levels  # one of two values says it all
         if len(known) < len(values):
@@ -179,13 +185,6 @@ def _proposed(columns: Sequence[Column], values: FloatArray, covered: BoolArray)
             regions.append(Region((missing,), "missing values"))
             splits.append(missing)
     return regions + _tree_regions(columns, values, covered, splits)
-
-
-def _frequent_levels(known: FloatArray) -> list[float]:
-    """Return the levels with enough rows, the most frequent first."""
-    levels, counts = np.unique(known, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:MOST_LEVELS]
-    return [float(levels[i]) for i in order if counts[i] >= FEWEST_ROWS]
 
 
 def _bins(place: int, known: FloatArray, cuts: FloatArray) -> Rule:
