@@ -30,7 +30,6 @@ METRICS: dict[str, Callable[[Any, Any], Any]] = {
     "coverage_by_group": lambda y, i: m.coverage_by_group(y, i, np.arange(len(y)) % 2),
     "coverage_gap": lambda y, i: m.coverage_gap(y, i, np.arange(len(y)) % 2, coverage=0.9),
     "size_stratified_coverage": m.size_stratified_coverage,
-    "feature_stratified_coverage": lambda y, i: m.feature_stratified_coverage(y, i, np.arange(len(y))),
     "coverage_width_correlation": m.coverage_width_correlation,
     "hsic": m.hsic,
     "interval_iou": lambda y, i: m.interval_iou(y, i, [[0, 1]] * len(y)),
@@ -135,14 +134,6 @@ def test_strata_by_hand() -> None:
     by_size = m.size_stratified_coverage(Y, INTERVALS, n_bins=2)
     assert by_size["coverage"].to_list() == [0.5, 1.0]
     assert by_size.index.to_list() == [pd.Interval(0.5, 1, "both"), pd.Interval(2, 4, "both")]
-    by_feature = m.feature_stratified_coverage(Y, INTERVALS, pd.Series([1, 1, np.nan, 7], name="age"), n_bins=3)
-    assert by_feature["n"].to_list() == [2, 1, 1]
-    assert by_feature["coverage"].to_list() == [0.5, 1.0, 1.0]
-    assert by_feature.index.name == "age"
-    assert by_feature.index.isna().tolist() == [False, False, True]
-    by_text = m.feature_stratified_coverage(Y, INTERVALS, pd.Categorical(["x", "y", "x", "x"]))
-    assert by_text["coverage"].to_dict() == {"x": 1.0, "y": 0.0}
-    assert m.feature_stratified_coverage(Y, INTERVALS, [np.nan] * 4)["n"].to_list() == [4]
 
 
 def test_equal_widths_share_a_stratum() -> None:
@@ -344,7 +335,7 @@ def test_wider_intervals_cover_more(rows: list[tuple[float, float, float, int]],
 def test_strata_hold_each_row_once(rows: list[tuple[float, float, float, int]], n_bins: int) -> None:
     table = np.array(rows)
     y, intervals = table[:, 0], np.sort(table[:, 1:3], axis=1)
-    strata = m.feature_stratified_coverage(y, intervals, table[:, 3], n_bins=n_bins)
+    strata = m.size_stratified_coverage(y, intervals, n_bins=n_bins)
     assert strata["n"].sum() == len(y)
     assert (strata["n"] > 0).all()
     assert (strata["n"] * strata["coverage"]).sum() / len(y) == pytest.approx(m.coverage_score(y, intervals))

@@ -11,7 +11,6 @@ from icqr.metrics.conditional import (
     coverage_by_group,
     coverage_gap,
     excess_risk,
-    feature_stratified_coverage,
     size_stratified_coverage,
     worst_slab_coverage,
 )
@@ -37,7 +36,6 @@ __all__ = [
     "coverage_score",
     "coverage_width_correlation",
     "excess_risk",
-    "feature_stratified_coverage",
     "hsic",
     "interval_iou",
     "interval_score",

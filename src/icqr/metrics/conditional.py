@@ -1,8 +1,7 @@
-"""Coverage in parts of the rows: groups, bins of the width or of a feature, the worst slab; and the excess risk."""
+"""Coverage in parts of the rows: groups, bins of the width, the worst slab; and the excess risk."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +50,10 @@ def coverage_by_group(
     b      1       1.0         2.0
     """
     rows = check_rows(y, intervals, sample_weight)
-    codes, labels = pd.factorize(_column("groups", groups, len(rows.y)), sort=True, use_na_sentinel=False)
+    column: pd.Series[Any] = pd.Series(groups.to_pandas() if hasattr(groups, "to_pandas") else groups)
+    if len(column) != len(rows.y):
+        raise ValueError(f"groups must have {len(rows.y)} values, one per row of y; got {len(column)}")
+    codes, labels = pd.factorize(column, sort=True, use_na_sentinel=False)
     return _by_code(rows, codes, pd.Index(labels, name="group"), confidence)
 
 
@@ -97,52 +99,17 @@ def size_stratified_coverage(
     >>> size_stratified_coverage([0, 0, 5, 0], [[0, 1], [0, 2], [0, 3], [0, 4]], n_bins=2)["coverage"].to_list()
     [1.0, 0.5]
     """
-    rows = check_rows(y, intervals)
-    return _by_code(rows, *_bins(equal_widths(rows.lower, rows.upper), n_bins, "width"), confidence)
-
-
-def feature_stratified_coverage(
-    y: ArrayLike, intervals: ArrayLike, feature: ArrayLike, *, n_bins: int = 10, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Coverage by a feature: a table like :func:`coverage_by_group`.
-
-    A numeric feature is cut in ``n_bins`` equally large bins as in :func:`size_stratified_coverage`, any other has a
-    row per value; missing values have a row of their own.
-
-    Examples
-    --------
-    >>> feature_stratified_coverage([0, 0, 5, 0], [[0, 1]] * 4, [10, 20, 30, 40], n_bins=2)["coverage"].to_dict()
-    {Interval(10.0, 20.0, closed='both'): 1.0, Interval(30.0, 40.0, closed='both'): 0.5}
-    """
-    rows = check_rows(y, intervals)
-    column = _column("feature", feature, len(rows.y))
-    name = "feature" if column.name is None else column.name
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        return _by_code(rows, *_bins(column.to_numpy(dtype=float, na_value=np.nan), n_bins, name), confidence)
-    codes, labels = pd.factorize(column, sort=True, use_na_sentinel=False)
-    return _by_code(rows, codes, pd.Index(labels, name=name), confidence)
-
-
-def _column(name: str, values: Any, n: int) -> pd.Series[Any]:
-    """Return labels or a feature as a Series, if there is one value per row."""
-    column = pd.Series(values.to_pandas() if hasattr(values, "to_pandas") else values)
-    if len(column) != n:
-        raise ValueError(f"{name} must have {n} values, one per row of y; got {len(column)}")
-    return column
-
-
-def _bins(values: Floats, n_bins: int, name: Hashable) -> tuple[Integers, pd.Index[Any]]:
-    """Return the code of the equally large bin each value is in, and the bins; NaN comes last."""
     if n_bins < 1:
         raise ValueError(f"n_bins must be at least 1, got {n_bins}")
+    rows = check_rows(y, intervals)
+    width = equal_widths(rows.lower, rows.upper)
 
-    # A bin ends at the largest value of an equal share of the rows, and starts at the next value after the last end.
-    ordered = np.sort(values[~np.isnan(values)])
+    # A bin ends at the largest width of an equal share of the rows, and starts at the next width after the last end.
+    ordered = np.sort(width)
     ends = np.unique([part[-1] for part in np.array_split(ordered, n_bins) if len(part)])
-    starts = ordered[np.append(0, np.searchsorted(ordered, ends[:-1], side="right"))] if len(ends) else ends
-    if len(ordered) < len(values):
-        starts, ends = np.append(starts, np.nan), np.append(ends, np.nan)
-    return np.searchsorted(ends, values), pd.IntervalIndex.from_arrays(starts, ends, closed="both", name=name)
+    starts = ordered[np.append(0, np.searchsorted(ordered, ends[:-1], side="right"))]
+    bins = pd.IntervalIndex.from_arrays(starts, ends, closed="both", name="width")
+    return _by_code(rows, np.searchsorted(ends, width), bins, confidence)
 
 
 def _by_code(rows: CheckedRows, codes: Integers, labels: pd.Index[Any], confidence: float) -> pd.DataFrame:
@@ -221,7 +188,13 @@ def worst_slab_coverage(
     (0.0, 96, 0.2)
     """
     rows = check_rows(y, intervals)
-    design = _design(X, len(rows.y))
+
+    # Numbers without gaps, and only columns that vary.
+    design = pd.get_dummies(_frame(X, len(rows.y), max_categories=20), prefix_sep=" = ", dtype=float)
+    design = design.fillna(design.median())
+    design = design.loc[:, design.max() > design.min()]
+    if not design.shape[1]:
+        raise ValueError("X must have a column that varies, got constant ones only; a slab needs a direction")
 
     # Standardized features, so that random directions favour no unit.
     power = np.ldexp(1.0, np.frexp(design.abs().max())[1] - 1)  # so that squares neither overflow nor vanish
@@ -288,14 +261,12 @@ def _worst_window(
         if not mean < ceiling:
             break
         ceiling, best = mean, (int(edges[start]), int(edges[end]))
-    return None if best is None else (ceiling, _cut(values, best[0]), _cut(values, best[1]))
-
-
-def _cut(values: Floats, edge: int) -> float:
-    """Return a cut half way between two values, so that rounding can't move a row across."""
-    if edge == 0:
-        return -np.inf
-    return np.inf if edge == len(values) else float(values[edge - 1] + values[edge]) / 2
+    if best is None:
+        return None
+    # Cuts are half way between two values, so that rounding can't move a row across.
+    padded = np.concatenate([[-np.inf], values, [np.inf]])
+    low, high = ((padded[edge] + padded[edge + 1]) / 2 for edge in best)
+    return ceiling, float(low), float(high)
 
 
 # -- The excess risk -------------------------------------------------------------------------------------
@@ -356,58 +327,44 @@ def excess_risk(
     >>> risk["value"].round(3).to_dict()
     {'l1': 0.5, 'l1_under': 0.45, 'l1_over': 0.05, 'squared': 0.41, 'squared_under': 0.405, 'squared_over': 0.005}
     """
+    from sklearn.base import clone
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.model_selection import KFold
+
     target = check_share("coverage", coverage)
     rows = check_rows(y, intervals)
     frame = _frame(X, len(rows.y), max_categories=200)
     # Some classifiers can't take a column that is empty in one of the folds.
     frame = frame.loc[:, frame.notna().sum() >= min(30, len(frame))]
 
-    model = _cautious_classifier(random_state) if classifier is None else classifier
-    hit = rows.covered.astype(int)
     alone = classifier is None and len(frame) <= MOST_FOR_ONE_THREAD
+    if classifier is None:
+        classifier = HistGradientBoostingClassifier(
+            learning_rate=0.05,
+            max_iter=300,
+            max_leaf_nodes=8,
+            min_samples_leaf=50,
+            l2_regularization=10,
+            early_stopping=True,
+            n_iter_no_change=5,
+            random_state=random_state,
+        )
+
+    # P(covered | x) of each row, learned from the rows of the other folds.
+    hit, guess = rows.covered.astype(int), np.empty(len(frame))
     with threadpool_limits(limits=1 if alone else None):
-        guess = _cross_fit(frame, hit, model, n_splits, random_state)
+        for train, test in KFold(n_splits, shuffle=True, random_state=random_state).split(frame):
+            # Without columns, or with too few of one kind, nothing can be learned.
+            if not frame.shape[1] or np.bincount(hit[train], minlength=2).min() < 10:
+                guess[test] = hit[train].mean()
+            else:
+                model = clone(classifier).fit(frame.iloc[train], hit[train])
+                guess[test] = model.predict_proba(frame.iloc[test])[:, 1]
 
     parts = {"l1": np.sign(guess - target) * (hit - target), "squared": (target - hit) ** 2 - (guess - hit) ** 2}
     sides = {"": True, "_under": guess < target, "_over": guess > target}
     each = pd.DataFrame({form + side: v * on for form, v in parts.items() for side, on in sides.items()})
     return pd.DataFrame({"value": each.mean(), "standard_error": each.sem() * np.sqrt(1 + n_splits / (n_splits - 1))})
-
-
-def _cautious_classifier(random_state: int | None) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(
-        learning_rate=0.05,
-        max_iter=300,
-        max_leaf_nodes=8,
-        min_samples_leaf=50,
-        l2_regularization=10,
-        early_stopping=True,
-        n_iter_no_change=5,
-        random_state=random_state,
-    )
-
-
-def _cross_fit(
-    frame: pd.DataFrame, hit: NDArray[np.int_], classifier: Any, n_splits: int, random_state: int | None
-) -> Floats:
-    """Return P(covered | x) of each row, learned from the rows of the other folds."""
-    from sklearn.base import clone
-    from sklearn.model_selection import KFold
-
-    guess = np.empty(len(hit))
-    for train, test in KFold(n_splits, shuffle=True, random_state=random_state).split(frame):
-        # Without columns, or with too few of one kind, nothing can be learned.
-        if not frame.shape[1] or np.bincount(hit[train], minlength=2).min() < 10:
-            guess[test] = hit[train].mean()
-        else:
-            model = clone(classifier).fit(frame.iloc[train], hit[train])
-            guess[test] = model.predict_proba(frame.iloc[test])[:, 1]
-    return guess
-
-
-# -- Features --------------------------------------------------------------------------------------------
 
 
 def _frame(X: Any, n: int, max_categories: int) -> pd.DataFrame:
@@ -416,27 +373,17 @@ def _frame(X: Any, n: int, max_categories: int) -> pd.DataFrame:
     if len(frame) != n or not frame.shape[1]:
         raise ValueError(f"X must have {n} rows, one per row of y, and at least one column; got {frame.shape}")
 
-    columns = [_feature(frame.iloc[:, j], max_categories) for j in range(frame.shape[1])]
+    columns: list[pd.Series[Any]] = []
+    for j in range(frame.shape[1]):
+        column = frame.iloc[:, j]
+        if pd.api.types.is_datetime64_any_dtype(column):
+            column = (column - column.min()).dt.total_seconds()
+        if pd.api.types.is_numeric_dtype(column):
+            values = column.to_numpy(dtype=float, na_value=np.nan)
+            columns.append(pd.Series(np.where(np.isinf(values), np.nan, values)))
+        else:
+            text = column.astype(object).map(str, na_action="ignore").reset_index(drop=True)
+            columns.append(text.where(text.isin(text.value_counts().index[:max_categories])).astype("category"))
     names = [str(name) for name in frame.columns]
     unique = [f"{name} ({j})" if names.count(name) > 1 else name for j, name in enumerate(names)]
     return pd.concat(columns, axis=1, keys=unique)
-
-
-def _feature(column: pd.Series[Any], max_categories: int) -> pd.Series[Any]:
-    if pd.api.types.is_datetime64_any_dtype(column):
-        column = (column - column.min()).dt.total_seconds()
-    if pd.api.types.is_numeric_dtype(column):
-        values = column.to_numpy(dtype=float, na_value=np.nan)
-        return pd.Series(np.where(np.isinf(values), np.nan, values))
-    text = column.astype(object).map(str, na_action="ignore").reset_index(drop=True)
-    return text.where(text.isin(text.value_counts().index[:max_categories])).astype("category")
-
-
-def _design(X: Any, n: int) -> pd.DataFrame:
-    """Return X as numbers without gaps and without columns that do not vary."""
-    design = pd.get_dummies(_frame(X, n, max_categories=20), prefix_sep=" = ", dtype=float)
-    design = design.fillna(design.median())
-    design = design.loc[:, design.max() > design.min()]
-    if not design.shape[1]:
-        raise ValueError("X must have a column that varies, got constant ones only; a slab needs a direction")
-    return design
