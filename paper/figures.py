@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from icqr._files import replacing
 from icqr.calibration import conformal_quantile
-from icqr.plots.style import GREEN, METHOD_COLORS, PURPLE
+from icqr.plots.displays import GREEN, METHOD_COLORS, PURPLE
 from paper import theory
 from paper.results import read_rows, write_text
 from paper.tables import main_variants, pooled

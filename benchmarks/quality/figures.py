@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.quality.tables import FLOOR, GRID, sets_table, summary_table
-from icqr.plots.style import METHOD_COLORS
+from icqr.plots import METHOD_COLORS
 from paper.figures import INK, STYLE, Album, new_figure
 
 _CAPTION = (

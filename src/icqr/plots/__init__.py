@@ -8,12 +8,11 @@ Nothing global is touched: no settings of matplotlib, and pyplot only to make a 
 are Okabe and Ito's, and no picture needs them to be read: shapes, dashes and labels say the same.
 """
 
-from icqr.plots.displays import blank_axes
-from icqr.plots.export import figure_to_png, figure_to_svg
+from icqr.plots.displays import METHOD_COLORS, blank_axes, method_color
+from icqr.plots.export import figure_to_svg
 from icqr.plots.group_displays import ExplainedVarianceDisplay, GroupMapDisplay, ImportanceDisplay
 from icqr.plots.interval_displays import IntervalDisplay, WidthResidualDisplay
 from icqr.plots.method_displays import GroupCoverageDisplay, ReliabilityDisplay, WidthDisplay
-from icqr.plots.style import METHOD_COLORS, method_color
 
 __all__ = [
     "METHOD_COLORS",
@@ -26,7 +25,6 @@ __all__ = [
     "WidthDisplay",
     "WidthResidualDisplay",
     "blank_axes",
-    "figure_to_png",
     "figure_to_svg",
     "method_color",
 ]

@@ -1,21 +1,37 @@
-"""What all displays share: what they read from models, axes to draw on, a heading above the picture, the way to SVG."""
+"""What all displays share: colours and shapes, axes to draw on, words around a picture, what they read from models."""
 
 from __future__ import annotations
 
 import copy
 import textwrap
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from icqr._messages import imported
 from icqr.plots.export import figure_to_svg
-from icqr.plots.style import GREY, percent, plain
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+
+#: Keyword arguments of a matplotlib function.
+Options: TypeAlias = dict[str, Any]
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; yellow is too faint on white.
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, GREY, WHITE = "#E69F00", "#56B4E9", "#767676", "#ffffff"
+
+#: The colour of each method, the same in every picture; :func:`method_color` answers for other names.
+METHOD_COLORS: Mapping[str, str] = MappingProxyType({"Naive": GREY, "QR": ORANGE, "CQR": BLUE, "ICQR": VERMILION})
+
+_SHAPES = {"Naive": ("s", ":"), "QR": ("^", "-."), "CQR": ("D", "--"), "ICQR": ("o", "-")}
+_OTHER_COLORS, _OTHER_MARKERS, _OTHER_LINES = (GREEN, PURPLE, SKY), "v<>p", ("-", "--", "-.", ":")
+# 7 and 8 have no common factor: the first 56 groups all differ.
+_GROUP_COLORS, _GROUP_MARKERS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY), "os^DvPX*"
 
 
 def need(module: str) -> Any:
@@ -69,7 +85,16 @@ class Display(ABC):
         ax.grid(visible=True, color=GREY, alpha=0.25, linewidth=0.7)
         ax.set_axisbelow(True)
         self._draw(ax)
-        _write_large_numbers_out(ax)
+
+        # 2,000,000 where matplotlib would write 2, and 1e6 where the legend is.
+        ticker = need("matplotlib.ticker")
+        for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+            largest = max(map(abs, limits))
+            if isinstance(axis.get_major_formatter(), ticker.ScalarFormatter) and 1000 <= largest < 1e9:
+                axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
+                if axis is ax.xaxis:  # few enough to be read side by side
+                    room = int(ax.bbox.width / ax.figure.dpi / (0.2 + 0.09 * len(f"{largest:,.0f}")))
+                    axis.set_major_locator(ticker.MaxNLocator(max(2, min(8, room)), steps=[1, 2, 2.5, 5, 10]))
         return self
 
     def to_svg(self, title: str | None = None) -> str:
@@ -79,6 +104,60 @@ class Display(ABC):
     @abstractmethod
     def _draw(self, ax: Axes) -> None:
         """Draw on dressed axes."""
+
+
+# -- How methods and groups look -----------------------------------------------------------------------------
+
+
+class Look(NamedTuple):
+    """How a method or a group is drawn."""
+
+    color: str
+    marker: str
+    line: str = "-"
+
+
+def method_color(name: str) -> str:
+    """Return a method's colour: that of `METHOD_COLORS`, and for any other name one that depends on the name alone.
+
+    So a method has the same colour in every picture and in every run, whatever it is shown with. Two other names may
+    share one of three colours; their markers and dashes come from the name too.
+
+    Examples
+    --------
+    >>> method_color("ICQR"), method_color("my method")
+    ('#D55E00', '#009E73')
+    """
+    return method_look(name).color
+
+
+def method_look(name: str) -> Look:
+    """Return colour, marker and dashes of a method."""
+    if name in METHOD_COLORS:
+        return Look(METHOD_COLORS[name], *_SHAPES[name])
+    code = zlib.crc32(name.encode())  # Python's own hash differs from run to run
+    code, color = divmod(code, len(_OTHER_COLORS))
+    code, marker = divmod(code, len(_OTHER_MARKERS))
+    return Look(_OTHER_COLORS[color], _OTHER_MARKERS[marker], _OTHER_LINES[code % len(_OTHER_LINES)])
+
+
+def group_look(number: int) -> Look:
+    """Return colour and marker of a group; rows of no known group (-1) are small grey dots."""
+    if number < 0:
+        return Look(GREY, ".")
+    return Look(_GROUP_COLORS[number % len(_GROUP_COLORS)], _GROUP_MARKERS[number % len(_GROUP_MARKERS)])
+
+
+def group_numbers(labels: Iterable[Any]) -> dict[Any, int]:
+    """Return each group's number: whole numbers are their own, other labels are counted in the order given."""
+    distinct = list(dict.fromkeys(labels))
+    own = all(isinstance(label, Integral) and int(label) >= -1 for label in distinct)
+    return {label: int(label) if own else place for place, label in enumerate(distinct)}
+
+
+def group_gid(number: int) -> str:
+    """Return the name that all of a group's artists carry, in every picture."""
+    return f"group-{number}" if number >= 0 else "group-none"
 
 
 # -- What displays read --------------------------------------------------------------------------------------
@@ -118,7 +197,7 @@ def shared_coverage(models: Mapping[str, Any], coverage: float | None) -> float:
     return own.pop()
 
 
-def target_name(y: Any, y_name: str | None) -> str | None:
+def target_name(y: Any, y_name: str | None = None) -> str | None:
     """Return the target's name: the one that was given, or that of a pandas or polars column."""
     name = getattr(y, "name", None) if y_name is None else y_name
     return None if name is None else str(name)
@@ -127,37 +206,34 @@ def target_name(y: Any, y_name: str | None) -> str | None:
 # -- Words around a picture ----------------------------------------------------------------------------------
 
 
-def heading(ax: Axes, title: str, legend: Sequence[tuple[Artist, str]] = (), note: str = "") -> None:
-    """Write a title and, between it and the picture, where they hide nothing, a note and a legend."""
-    if not legend and not note:
-        ax.set_title(title, loc="left")
-        return
+def heading(ax: Axes, title: str, *notes: str) -> None:
+    """Write a title and, between it and the picture, where they hide nothing, notes and the legend of all labels."""
+    handles, labels = ax.get_legend_handles_labels()
+    note, dpi, pad = ", ".join(filter(None, notes)), ax.figure.dpi, None
+    if labels or note:
+        size = small_print(ax)
+        look: Options = {"title": textwrap.fill(note, max(20, int(72 * ax.bbox.width / dpi / (0.55 * size)))) or None}
+        look |= {"alignment": "left", "fontsize": size, "title_fontsize": size, "frameon": False, "borderaxespad": 0}
+        look |= {"borderpad": 0.2, "labelspacing": 0.3, "handlelength": 1.8, "columnspacing": 1.5, "markerscale": 1.3}
+        look |= {"loc": "lower left", "bbox_to_anchor": (0, 1)}
 
-    size, dpi = small_print(ax), ax.figure.dpi
-    note = textwrap.fill(note, max(20, int(72 * inches(ax)[0] / (0.55 * size))))
-    handles = [artist for artist, _ in legend]
-    labels = [" " + text if text.startswith("_") else text for _, text in legend]  # matplotlib leaves out "_…"
-    look: dict[str, Any] = {"alignment": "left", "fontsize": size, "title_fontsize": size, "frameon": False}
-    look |= {"borderaxespad": 0, "borderpad": 0.2, "labelspacing": 0.3, "handlelength": 1.8, "columnspacing": 1.5}
-    for columns in range(max(len(labels), 1), 0, -1):  # as many side by side as the picture is wide
-        options = {"title": note or None, "ncols": columns, "loc": "lower left", "bbox_to_anchor": (0, 1), **look}
-        box = ax.legend(handles, labels, **options)
-        if box.get_window_extent().width <= ax.bbox.width:
-            break
-    # The title keeps the height free; a wide legend must not make the picture narrow.
-    box.set_in_layout(False)
-    ax.set_title(title, loc="left", pad=6 + 72 / dpi * box.get_window_extent().height)
+        # As many entries side by side as the picture is wide.
+        columns = max(len(labels), 1)
+        box = ax.legend(handles, labels, ncols=columns, **look)
+        while columns > 1 and (width := box.get_window_extent().width) > ax.bbox.width:
+            columns = max(1, min(columns - 1, int(columns * ax.bbox.width / width)))
+            box = ax.legend(handles, labels, ncols=columns, **look)
 
-
-def inches(ax: Axes) -> tuple[float, float]:
-    """Return width and height of the axes, as far as they are known before the layout."""
-    return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
+        # The title keeps the height free; a wide legend must not make the picture narrow.
+        box.set_in_layout(False)
+        pad = 6 + 72 / dpi * box.get_window_extent().height
+    ax.set_title(title, loc="left", pad=pad)
 
 
 def small_print(ax: Axes) -> float:
     """Return the size of small print, in points: smaller in small axes."""
-    width, height = inches(ax)
-    return float(ax.title.get_fontsize()) * (0.7 if width > 3.2 and height > 1.2 else 0.58)
+    large = ax.bbox.width > 3.2 * ax.figure.dpi and ax.bbox.height > 1.2 * ax.figure.dpi
+    return float(ax.title.get_fontsize()) * (0.7 if large else 0.58)
 
 
 def ink(ax: Axes) -> Any:
@@ -167,27 +243,12 @@ def ink(ax: Axes) -> Any:
 
 def percent_axis(axis: Axis) -> None:
     """Write shares as percents."""
-    ticker = need("matplotlib.ticker")
-    axis.set_major_formatter(ticker.FuncFormatter(lambda share, _: percent(share)))
-    axis.set_major_locator(ticker.MaxNLocator("auto", steps=[1, 2, 5, 10]))
-
-
-def _write_large_numbers_out(ax: Axes) -> None:
-    """Write 2,000,000 where matplotlib would write 2, and 1e6 where the legend is."""
-    ticker = need("matplotlib.ticker")
-    for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-        largest = max(map(abs, limits))
-        if not isinstance(axis.get_major_formatter(), ticker.ScalarFormatter) or not 1000 <= largest < 1e9:
-            continue
-        axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
-        if axis is ax.xaxis:  # few enough to be read side by side
-            room = int(inches(ax)[0] / (0.2 + 0.09 * len(f"{largest:,.0f}")))
-            axis.set_major_locator(ticker.MaxNLocator(max(2, min(8, room)), steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(lambda share, _: percent(share))
 
 
 def row_labels(ax: Axes, names: Sequence[str]) -> None:
     """Write a name at each row 0, 1, … of the vertical axis, as large as fits, without marks and lines."""
-    usual, room = float(ax.xaxis.label.get_fontsize()), 72 * (inches(ax)[1] - 0.3) / len(names)
+    usual, room = float(ax.xaxis.label.get_fontsize()), 72 * (ax.bbox.height / ax.figure.dpi - 0.3) / len(names)
     ax.set_yticks(range(len(names)), names, fontsize=max(4.5, min(usual, 0.9 * room)))
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")
@@ -196,3 +257,30 @@ def row_labels(ax: Axes, names: Sequence[str]) -> None:
 def in_units(quantity: str, y_name: str | None) -> str:
     """Name a quantity that has the target's units."""
     return quantity if y_name in (None, "y") else f"{quantity}, in units of {plain(y_name, 30)}"
+
+
+def plain(text: Any, longest: int = 40) -> str:
+    r"""Return any text so that matplotlib shows it as it is, on one line: no mathematics, no control characters.
+
+    Of long text the middle is left out: names often differ at the end.
+
+    Examples
+    --------
+    >>> print(plain("price in $ or $/m"))
+    price in \$ or \$/m
+    """
+    words = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    short = words if len(words) <= longest else words[: longest // 2] + "…" + words[-((longest - 1) // 2) :]
+    # A legend leaves out labels that begin with "_".
+    return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Return a share in percent; whole percents without a decimal.
+
+    Examples
+    --------
+    >>> percent(0.9), percent(0.8123)
+    ('90 %', '81.2 %')
+    """
+    return f"{100 * share:.{digits}f}".removesuffix("." + "0" * digits).replace("-", "−") + " %"

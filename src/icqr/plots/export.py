@@ -1,4 +1,4 @@
-"""Figures as bytes and as text that can be put into a web page."""
+"""Figures as text that can be put into a web page."""
 
 from __future__ import annotations
 
@@ -6,28 +6,16 @@ import hashlib
 import io
 import re
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-_REFERENCE = re.compile(r"url\(#([^)]+)\)")
+_REFERENCE = re.compile(r"(?:(?<=url\()|^)#([^)]+)")
 _OWN_ID = re.compile(r"_\d+$")  # matplotlib's own names: patch_3, axes_1
 _FONTS = re.compile(r"font-family: [^;]*;? ?")
 _FAMILY = "'DejaVu Sans', Verdana, Arial, sans-serif"  # the second is as wide as the first, in which text is laid out
-
-
-def figure_to_png(figure: Figure | SubFigure, dpi: float = 150) -> bytes:
-    """Return a figure as PNG; the same figure gives the same bytes.
-
-    Examples
-    --------
-    >>> from icqr.plots import blank_axes
-    >>> figure_to_png(blank_axes(2, 1).figure)[1:4]
-    b'PNG'
-    """
-    return _saved(figure, format="png", dpi=dpi, metadata={"Software": None})
 
 
 def figure_to_svg(figure: Figure | SubFigure, title: str | None = None) -> str:
@@ -54,11 +42,16 @@ def figure_to_svg(figure: Figure | SubFigure, title: str | None = None) -> str:
     >>> figure_to_svg(blank_axes(2, 1).figure, title="Nothing <yet>")[:53]
     '<svg viewBox="0 0 144 72" width="144pt" height="72pt"'
     """
-    root = _tree(figure)
-    # The page chooses what is black here, and one list of fonts serves the whole picture.
-    for element in root.iter():
-        for key in element.attrib.keys() & {"style", "fill", "stroke"}:
-            element.set(key, _FONTS.sub("", element.attrib[key].replace("#000000", "currentColor")))
+    import matplotlib as mpl
+
+    # These two settings of matplotlib have no other way in; they are put back at once.
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "icqr"}), warnings.catch_warnings():
+        # The browser, not matplotlib, needs a font with these letters.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.canvas.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    root = ElementTree.fromstring(buffer.getvalue())
+    _make_plain(root)
     _name_parts(root, hashlib.sha256(ElementTree.tostring(root)).hexdigest()[:8])
 
     if title is None:
@@ -70,50 +63,33 @@ def figure_to_svg(figure: Figure | SubFigure, title: str | None = None) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _saved(figure: Figure | SubFigure, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.canvas.figure.savefig(buffer, **options)  # of a SubFigure, the whole
-    return buffer.getvalue()
-
-
-def _tree(figure: Figure | SubFigure) -> ElementTree.Element:
-    """Return matplotlib's SVG as plain elements, without name spaces, metadata and style sheet."""
-    import matplotlib as mpl
-
-    # These two settings of matplotlib have no other way in; they are put back at once.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "icqr"}), warnings.catch_warnings():
-        # The browser, not matplotlib, needs a font with these letters.
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        root = ElementTree.fromstring(_saved(figure, format="svg", transparent=True, metadata={"Date": None}))
+def _make_plain(root: ElementTree.Element) -> None:
+    """Drop name spaces, metadata and style sheet; leave black and the font to the page."""
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         element.text, element.tail = (element.text if element.tag in ("text", "tspan") else None), None
-        for key in [key for key in element.attrib if key.startswith("{")]:
-            element.set(key.rpartition("}")[2], element.attrib.pop(key))
+        element.attrib = {key.rpartition("}")[2]: value for key, value in element.attrib.items()}
+        for key in element.attrib.keys() & {"style", "fill", "stroke"}:
+            element.set(key, _FONTS.sub("", element.attrib[key].replace("#000000", "currentColor")))
     for parent in list(root.iter()):
         for child in [child for child in parent if child.tag in ("metadata", "style")]:
             parent.remove(child)
     size = {key: root.attrib[key] for key in ("viewBox", "width", "height")}
     look = {"fill": "currentColor", "stroke-linejoin": "round", "font-family": _FAMILY}
     root.attrib = {**size, "xmlns": "http://www.w3.org/2000/svg", "role": "img", **look}
-    return root
 
 
 def _name_parts(root: ElementTree.Element, prefix: str) -> None:
     """Rename what is referred to; turn artists' names into classes; drop all other identifiers."""
     used: dict[str, str] = {}
     for element in root.iter():
-        references = [text for value in element.attrib.values() for text in _REFERENCE.findall(value)]
-        references += [element.attrib["href"][1:]] if element.get("href", "").startswith("#") else []
-        for name in references:
-            used.setdefault(name, f"p{prefix}-{len(used)}")
+        for key, value in element.attrib.items():
+            if key == "href" or "url(#" in value:
+                named = _REFERENCE.sub(lambda m: "#" + used.setdefault(m[1], f"p{prefix}-{len(used)}"), value)
+                element.set(key, named)
     for element in root.iter():
         name = element.attrib.pop("id", "")
         if name in used:
             element.set("id", used[name])
         elif name and not _OWN_ID.search(name):
             element.set("class", name)
-        for key, value in element.attrib.items():
-            element.set(key, _REFERENCE.sub(lambda m: f"url(#{used[m[1]]})", value))
-        if element.get("href", "").startswith("#"):
-            element.set("href", "#" + used[element.attrib["href"][1:]])

@@ -11,14 +11,28 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from icqr._tables import FloatArray, IntArray
-from icqr.plots.displays import Display, heading, ink, need, percent_axis, row_labels, small_print
-from icqr.plots.placing import Placed, beyond_note, find_column, sample_note, sample_rows
-from icqr.plots.style import GREEN, GREY, PURPLE, WHITE, Options, group_gid, group_look, group_numbers, percent, plain
+from icqr.plots.displays import (
+    GREEN,
+    GREY,
+    PURPLE,
+    Display,
+    Options,
+    group_gid,
+    group_look,
+    group_numbers,
+    heading,
+    ink,
+    need,
+    percent,
+    percent_axis,
+    plain,
+    row_labels,
+    small_print,
+)
+from icqr.plots.placing import Placed, find_column, place_column, sample_note, sample_rows
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.transforms import BboxBase as Bbox
 
 
 @dataclass(eq=False)
@@ -93,7 +107,7 @@ class ImportanceDisplay(Display):
         ax.set_xlim(0, 1.15 * (float((share + spread).max()) or 1.0))
         percent_axis(ax.xaxis)
         ax.set_xlabel("share of all importance")
-        heading(ax, "Importance of columns", note="black line: ± 1 standard deviation over repeats")
+        heading(ax, "Importance of columns", "black line: ± 1 standard deviation over repeats")
 
 
 @dataclass(eq=False)
@@ -137,37 +151,36 @@ class ExplainedVarianceDisplay(Display):
     def _draw(self, ax: Axes) -> None:
         path = self.path.set_index("k")
         marks: Options = {"linewidth": 1.8, "marker": "o" if len(path) <= 30 else None, "markersize": 4.5}
-        (line,) = ax.plot(path["explained_variance"], color=GREEN, **marks)
-        legend: list[tuple[Artist, str]] = []
-        if "silhouette" in path:
-            (dashes,) = ax.plot(path["silhouette"], color=PURPLE, linestyle="--", **marks)
-            legend += [(line, "explained variance"), (dashes, "silhouette")]
+        several = "silhouette" in path
+        name = "explained variance" if several else None
+        ax.plot(path["explained_variance"], color=GREEN, label=name, **marks)
+        if several:
+            ax.plot(path["silhouette"], color=PURPLE, linestyle="--", label="silhouette", **marks)
         if self.threshold is not None:
-            needed = ax.axhline(self.threshold, color=ink(ax), linestyle=":", linewidth=1.2)
-            legend.append((needed, f"needed: {percent(self.threshold)}"))
+            needed = f"needed: {percent(self.threshold)}"
+            ax.axhline(self.threshold, color=ink(ax), linestyle=":", linewidth=1.2, label=needed)
 
         chosen = float(path["explained_variance"][self.k])
-        ax.vlines(self.k, 0, chosen, color=ink(ax), linewidth=1)
-        circle: Options = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "markeredgewidth": 1.8}
-        (ring,) = ax.plot(self.k, chosen, linestyle="none", color=ink(ax), **circle)
         merged = f", merged to {self.n_groups} groups" if self.n_groups < self.k else ""
-        legend.append((ring, f"chosen: k = {self.k}{merged}"))
+        ax.vlines(self.k, 0, chosen, color=ink(ax), linewidth=1)
+        ring: Options = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "markeredgewidth": 1.8}
+        label = f"chosen: k = {self.k}{merged}"
+        ax.plot(self.k, chosen, linestyle="none", color=ink(ax), label=label, **ring)
 
         percent_axis(ax.yaxis)
         ax.set_ylim(min(0.0, float(path.min().min())), 1.03)
         ax.xaxis.set_major_locator(need("matplotlib.ticker").MaxNLocator(integer=True))
         ax.set_xlabel("number of clusters k")
-        ax.set_ylabel("share" if "silhouette" in path else "variance explained")
-        heading(ax, "Number of groups", legend)
+        ax.set_ylabel("share" if several else "variance explained")
+        heading(ax, "Number of groups")
 
 
 @dataclass(eq=False)
 class GroupMapDisplay(Display):
     """Groups in the plane of two columns: by default the most important one, and the next that is no copy of it.
 
-    Each group has a colour, a shape and its number, written at its median or, where another one is, beside it; where
-    numbers are crowded, small groups have none. Of many rows a random sample is drawn, and the legend says how many.
-    Where values of a column are few, points are moved sideways. Groups that differ in other columns lie on each other.
+    Each group has a colour and a shape. Of many rows a random sample is drawn, and the heading says how many. Where
+    values of a column are few, points are moved sideways. Groups that differ in other columns lie on each other.
 
     Attributes
     ----------
@@ -177,6 +190,8 @@ class GroupMapDisplay(Display):
         Which rows are drawn.
     across, along : Placed
         Names, values and categories of the two columns.
+    places : pair of arrays
+        Where the drawn points are.
 
     Examples
     --------
@@ -238,7 +253,7 @@ class GroupMapDisplay(Display):
         """
         if len(features) != 2:
             raise ValueError(f"features must be two columns of X, got {list(features)}")
-        across, along = (Placed.of(find_column(X, name)) for name in features)
+        across, along = (place_column(find_column(X, name)) for name in features)
         labels = np.asarray(groups)
         if labels.shape != across.values.shape:
             raise ValueError(f"groups must have {len(across.values)} labels, one per row of X; got {labels.shape}")
@@ -249,64 +264,19 @@ class GroupMapDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         numbers = group_numbers(sorted(self.rows["group"].unique()))
-        labels = self.rows["group"].to_numpy()
+        labels = self.rows["group"].to_numpy()[self.drawn]
         for label, number in numbers.items():
-            chosen, look = labels[self.drawn] == label, group_look(number)
+            chosen, look = labels == label, group_look(number)
             points: Options = {"marker": look.marker, "color": look.color, "s": 16, "alpha": 0.75, "linewidth": 0}
-            ax.scatter(self.places[0][chosen], self.places[1][chosen], gid=group_gid(number), **points)
+            points |= {"gid": group_gid(number), "label": plain(label, 12) if number >= 0 else "no known group"}
+            ax.scatter(self.places[0][chosen], self.places[1][chosen], **points)
         self.across.label(ax.xaxis)
         self.along.label(ax.yaxis)
         ends = self.across.ends(), self.along.ends()
         ax.set_xlim(ends[0])
         ax.set_ylim(ends[1])
-        written = self._write_numbers(ax, numbers)
-        parts = [
-            sample_note(self.drawn, len(self.rows)),
-            f"numbers of {written} of {len(numbers)} groups, the largest" if written < len(numbers) else "",
-            beyond_note(self.across.n_beyond(ends[0]) + self.along.n_beyond(ends[1])),
-        ]
-        heading(ax, "Groups", note=", ".join(filter(None, parts)))
-
-    def _write_numbers(self, ax: Axes, numbers: dict[Any, int]) -> int:
-        """Write groups' numbers at their medians or, where that is taken, close by; return how many found a place."""
-        size, points = small_print(ax), 72 / ax.figure.dpi
-        groups = self.rows.groupby("group")[["x", "y"]]
-        medians = groups.median().loc[groups.size().sort_values(ascending=False, kind="stable").index].dropna()
-        taken: list[Bbox] = []
-        for label, (x, y) in medians.iterrows():
-            color, gid = group_look(numbers[label]).color, group_gid(numbers[label])
-            frame = {"boxstyle": "round,pad=0.2", "facecolor": WHITE, "edgecolor": color, "linewidth": 1.5}
-            look: Options = {"ha": "center", "va": "center", "fontsize": size, "fontweight": "bold", "bbox": frame}
-            # Not quite black: on its white box the number stays dark when a page is dark.
-            look |= {"color": "#111111", "gid": gid, "zorder": 4}
-            offset: Options = {"xycoords": "data", "textcoords": "offset points", "annotation_clip": False}
-            text = plain(label, 12) if numbers[label] >= 0 else "–"
-            number = ax.annotate(text, (x, y), (0, 0), **offset, **look)
-
-            # The nearest place in the picture where no other number is.
-            box = number.get_window_extent().padded(0.4 * size / points)
-            steps = _STEPS * (box.width, box.height)
-            step = next((step for step in steps if _is_free(box.translated(*step), ax.bbox, taken)), None)
-            if step is None:
-                number.remove()
-                continue
-            taken.append(box.translated(*step))
-            number.set_position(tuple(points * step))
-            if step.any():  # below all boxes, so that no line crosses a number
-                line = {"arrowstyle": "-", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0, "gid": gid}
-                ax.annotate("", (x, y), tuple(points * step), arrowprops=line, zorder=3.5, **offset)
-        return len(taken)
-
-
-# Steps in sizes of a box: none, then to its eight neighbours, then twice as far; the nearest come first.
-_GRID = np.array([(x, y) for x in (-2, -1, 0, 1, 2) for y in (-2, -1, 0, 1, 2)], dtype=float)
-_STEPS = _GRID[np.argsort(np.square(_GRID).sum(axis=1), kind="stable")]
-
-
-def _is_free(box: Bbox, room: Bbox, taken: list[Bbox]) -> bool:
-    """Tell whether a box lies in the picture and on none that is there."""
-    inside = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
-    return inside and not any(box.fully_overlaps(other) for other in taken)
+        n_beyond = self.across.n_beyond(ends[0]) + self.along.n_beyond(ends[1])
+        heading(ax, "Groups", sample_note(self.drawn, len(self.rows), n_beyond))
 
 
 def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
@@ -322,16 +292,15 @@ def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
     """
     ordered = importances.sort_values("share", ascending=False, kind="stable")
     first, *others = ordered.loc[ordered["share"] > 0, "feature"].tolist() or ordered["feature"].tolist()
-    placed = Placed.of(find_column(X, first))
-    different = (name for name in others if not _same_order(placed, Placed.of(find_column(X, name))))
-    return [first, next(different, others[0])] if others else [first]
-
-
-def _same_order(first: Placed, second: Placed) -> bool:
-    if first.categories or second.categories:
-        return False
-    with np.errstate(invalid="ignore", divide="ignore"):  # a column may be constant in these rows
-        return bool(abs(pd.Series(first.values).rank().corr(pd.Series(second.values).rank())) > 0.9)
+    for name in others:
+        columns = [place_column(find_column(X, each)) for each in (first, name)]
+        if any(column.categories for column in columns):
+            return [first, name]
+        one, two = (pd.Series(column.values).rank() for column in columns)
+        with np.errstate(invalid="ignore", divide="ignore"):  # a column may be constant in these rows
+            if not abs(one.corr(two)) > 0.9:
+                return [first, name]
+    return [first, *others[:1]]
 
 
 def _importances(model: Any) -> pd.DataFrame:

@@ -11,12 +11,27 @@ from numpy.typing import ArrayLike
 
 from icqr._tables import FloatArray, IntArray
 from icqr.metrics.checks import check_rows, check_share
-from icqr.plots.displays import Display, heading, in_units, ink, named_models, need, shared_coverage, target_name
-from icqr.plots.placing import Placed, beyond_note, find_column, sample_note, sample_rows
-from icqr.plots.style import GREY, WHITE, Options, group_gid, group_numbers, method_color, method_look, percent, plain
+from icqr.plots.displays import (
+    GREY,
+    WHITE,
+    Display,
+    Options,
+    group_gid,
+    group_numbers,
+    heading,
+    in_units,
+    ink,
+    method_color,
+    method_look,
+    named_models,
+    percent,
+    plain,
+    shared_coverage,
+    target_name,
+)
+from icqr.plots.placing import Placed, find_column, place_column, sample_note, sample_rows
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 #: Up to this many rows, each interval is drawn.
@@ -128,7 +143,7 @@ class IntervalDisplay(Display):
         """
         rows = _row_table(y, intervals, prediction, groups)
         default = "middle of the interval" if prediction is None else "prediction"
-        column = Placed.of(rows["centre"], x_name or default) if x is None else Placed.of(x, x_name)
+        column = place_column(rows["centre"], x_name or default) if x is None else place_column(x, x_name)
         if len(column.values) != len(rows):
             raise ValueError(f"x must have {len(rows)} values, one per row of y; got {len(column.values)}")
         rows.insert(0, "x", column.values)
@@ -144,10 +159,8 @@ class IntervalDisplay(Display):
         return cls(rows, bins, drawn, column, method, name, places, prediction is not None).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
-        each = len(self.rows) <= MOST_LINES
-        shown = self.rows.iloc[self.drawn]
-        places = shown["x"].to_numpy() if each else self.places
-        ends = None if each else self.column.ends()
+        each, shown = len(self.rows) <= MOST_LINES, self.rows.iloc[self.drawn]
+        ends, missing = None if each else self.column.ends(), int(self.rows["x"].isna().sum())
 
         # The axis holds all that is drawn and finite, and a little more.
         bounds = (self.rows if each else self.bins)[["lower", "upper"]].to_numpy()
@@ -156,48 +169,41 @@ class IntervalDisplay(Display):
         margin = 0.05 * np.ptp(finite) or 1.0
         limits = float(finite.min() - margin), float(finite.max() + margin)
 
-        legend = self._lines(ax, limits) if each else self._band(ax, limits)
-        _draw_points(ax, places, shown["y"].to_numpy(), shown)
+        low, high = np.clip(bounds, *limits).T
+        if each:
+            x = self.rows["x"].to_numpy()
+            lines: Options = {"color": method_color(self.method), "alpha": 0.6, "linewidth": 1.6}
+            ax.vlines(x, low, high, label="interval", **lines)
+        else:
+            x = (self.bins["left"] + self.bins["right"]).to_numpy() / 2
+            self._draw_band(ax, low, high)
+        for marker, edge, infinite, side in (("v", 0.0, -np.inf, 0), ("^", 1.0, np.inf, 1)):
+            label = f"infinite {('lower', 'upper')[side]} bound"
+            _mark_infinite(ax, x[bounds[:, side] == infinite], edge, marker, label, ax.get_xaxis_transform())
+        _draw_points(ax, shown["x"].to_numpy() if each else self.places, shown["y"].to_numpy(), shown, self.rows)
+
         self.column.label(ax.xaxis)
         ax.set_xlim(ends)
         ax.set_ylim(limits)
         ax.set_ylabel(plain(self.y_name))
-        title = "Intervals" if self.method == "intervals" else f"{plain(self.method)} intervals"
-        heading(ax, title, [*_point_legend(ax, self.rows), *legend], self._note(each, self.column.n_beyond(ends)))
-
-    def _note(self, each: bool, n_beyond: int) -> str:
-        missing = self.column.n_missing
-        parts = [
+        heading(
+            ax,
+            "Intervals" if self.method == "intervals" else f"{plain(self.method)} intervals",
             "" if each else f"medians in {len(self.bins)} bins",
-            sample_note(self.drawn, len(self.rows)),
             f"{missing:,} rows without {plain(self.column.name, 20)} left out" if missing else "",
-            beyond_note(n_beyond),
-        ]
-        return ", ".join(filter(None, parts))
+            sample_note(self.drawn, len(self.rows), self.column.n_beyond(ends)),
+        )
 
-    def _lines(self, ax: Axes, limits: tuple[float, float]) -> list[tuple[Artist, str]]:
-        x, lower, upper = (self.rows[name].to_numpy() for name in ("x", "lower", "upper"))
-        look: Options = {"color": method_color(self.method), "alpha": 0.6, "linewidth": 1.6}
-        lines = ax.vlines(x, np.clip(lower, *limits), np.clip(upper, *limits), **look)
-        infinite = _mark_infinite(ax, x[np.isinf(upper)], "top") + _mark_infinite(ax, x[np.isinf(lower)], "bottom")
-        return [(lines, "interval"), *infinite]
-
-    def _band(self, ax: Axes, limits: tuple[float, float]) -> list[tuple[Artist, str]]:
-        edges = np.append(self.bins["left"], self.bins["right"].iloc[-1])
-        lower, upper = self.bins["lower"].to_numpy(), self.bins["upper"].to_numpy()
-        low, high, color = np.clip(lower, *limits), np.clip(upper, *limits), method_color(self.method)
-        band = ax.stairs(high, edges, baseline=low, fill=True, color=color, alpha=0.22, linewidth=0)
+    def _draw_band(self, ax: Axes, low: FloatArray, high: FloatArray) -> None:
+        edges, color = np.append(self.bins["left"], self.bins["right"].iloc[-1]), method_color(self.method)
+        area: Options = {"fill": True, "color": color, "alpha": 0.22, "linewidth": 0}
+        ax.stairs(high, edges, baseline=low, label="median interval", **area)
         for bound in (low, high):
             ax.stairs(bound, edges, baseline=None, color=color, linewidth=1.5, zorder=2.5)
-        legend: list[tuple[Artist, str]] = [(band, "median interval")]
-
         if self.predicted:
-            dashes: Options = {"color": ink(ax), "linewidth": 1, "linestyle": (0, (2, 1))}
-            ax.stairs(self.bins["centre"], edges, baseline=None, zorder=2.5, **dashes)
-            legend.append((need("matplotlib.lines").Line2D([], [], **dashes), "prediction"))
-        middle = (edges[1:] + edges[:-1]) / 2
-        legend += _mark_infinite(ax, middle[np.isposinf(upper)], "top")
-        return legend + _mark_infinite(ax, middle[np.isneginf(lower)], "bottom")
+            dashes: Options = {"color": ink(ax), "linewidth": 1, "linestyle": (0, (2, 1)), "zorder": 2.5}
+            ax.stairs(self.bins["centre"], edges, baseline=None, **dashes)
+            ax.plot([], [], label="prediction", **dashes)  # in the legend a line, not a box
 
 
 @dataclass(eq=False)
@@ -286,7 +292,7 @@ class WidthResidualDisplay(Display):
         rows.insert(1, "residual", (rows["y"] - rows["centre"]).abs())
 
         finite = rows[np.isfinite(rows["width"])]
-        parts = finite.groupby(Placed.of(finite["width"]).bins(n_bins, least=50)[0])
+        parts = finite.groupby(place_column(finite["width"]).bins(n_bins, least=50)[0])
         quantile = parts["residual"].quantile(check_share("coverage", coverage))
         table = {"n": parts.size(), "width": parts["width"].mean(), "residual": quantile}
         bins = pd.DataFrame(table).reset_index(drop=True)
@@ -297,23 +303,23 @@ class WidthResidualDisplay(Display):
         shown, look = self.rows.iloc[self.drawn], method_look(self.method)
         width, residual = shown["width"].to_numpy(), shown["residual"].to_numpy()
         finite = np.isfinite(width)
-        _draw_points(ax, width[finite], residual[finite], shown[finite])
+        _draw_points(ax, width[finite], residual[finite], shown[finite], self.rows)
+        _mark_infinite(ax, 1.0, residual[~finite], ">", "infinite width", ax.get_yaxis_transform())
 
         end = max([*width[finite], *self.bins["width"], 0.0]) or 1.0
-        (half,) = ax.plot([0, end], [0, end / 2], color=ink(ax), linestyle=":", linewidth=1.5, zorder=2.5)
-        legend = [*_point_legend(ax, self.rows), (half, "half the width")]
+        half: Options = {"color": ink(ax), "linestyle": ":", "linewidth": 1.5, "zorder": 2.5}
+        ax.plot([0, end], [0, end / 2], label="half the width", **half)
         if len(self.bins):
-            marks: Options = {"marker": look.marker, "markersize": 6, "markeredgecolor": WHITE, "markeredgewidth": 0.8}
-            curve: Options = {"color": look.color, "linewidth": 2, "zorder": 2.6, **marks}
-            (line,) = ax.plot(self.bins["width"], self.bins["residual"], **curve)
-            legend.append((line, f"{percent(self.coverage)} quantile"))
-        legend += _mark_infinite(ax, residual[~finite], "right")
+            curve: Options = {"color": look.color, "linewidth": 2, "zorder": 2.6, "marker": look.marker}
+            curve |= {"markersize": 6, "markeredgecolor": WHITE, "markeredgewidth": 0.8}
+            label = f"{percent(self.coverage)} quantile"
+            ax.plot(self.bins["width"], self.bins["residual"], label=label, **curve)
 
         ax.set_xlim(left=0)
         ax.set_ylim(0, 1.05 * (residual.max() or 1.0))
         ax.set_xlabel(in_units("width of the interval", self.y_name))
         ax.set_ylabel(in_units("absolute error", self.y_name))
-        heading(ax, f"{plain(self.method)}: width and error", legend, sample_note(self.drawn, len(self.rows)))
+        heading(ax, f"{plain(self.method)}: width and error", sample_note(self.drawn, len(self.rows)))
 
 
 # -- Rows with their intervals ---------------------------------------------------------------------------------
@@ -348,39 +354,28 @@ def _row_table(y: Any, intervals: Any, prediction: ArrayLike | None, groups: Arr
     return table
 
 
-def _draw_points(ax: Axes, x: FloatArray, y: FloatArray, rows: pd.DataFrame) -> None:
-    """Draw covered rows as grey dots and missed ones as crosses; each group's points carry its name."""
+def _draw_points(ax: Axes, x: FloatArray, y: FloatArray, drawn: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """Draw covered rows as grey dots and missed ones as crosses; the labels say their shares of all rows.
+
+    Each group's points carry its name.
+    """
+    numbers, hits = group_numbers(drawn["group"]), float(rows["covered"].mean())
+    group, covered = drawn["group"].map(numbers).to_numpy(), drawn["covered"].to_numpy()
     dots: Options = {"s": 10, "marker": "o", "color": GREY, "alpha": 0.6, "linewidth": 0, "zorder": 2.2}
     crosses: Options = {"s": 20, "marker": "x", "color": ink(ax), "linewidth": 1.1, "zorder": 2.4}
-    numbers = group_numbers(rows["group"])
-    group, covered = rows["group"].map(numbers).to_numpy(), rows["covered"].to_numpy()
-    for number in sorted(set(numbers.values())):
-        for hit, look in ((True, dots), (False, crosses)):
+    for hit, look, label in (
+        (True, dots, f"covered: {percent(hits)}"),
+        (False, crosses, f"missed: {percent(1 - hits)}"),
+    ):
+        ax.scatter([], [], label=label, **look)
+        for number in sorted(set(group[covered == hit])):
             chosen = (group == number) & (covered == hit)
-            if chosen.any():
-                ax.scatter(x[chosen], y[chosen], gid=group_gid(number), **look)
+            ax.scatter(x[chosen], y[chosen], gid=group_gid(number), **look)
 
 
-def _point_legend(ax: Axes, rows: pd.DataFrame) -> list[tuple[Artist, str]]:
-    """Say what dots and crosses are, and which share of all rows is covered and missed."""
-    line, hits = need("matplotlib.lines").Line2D, float(rows["covered"].mean())
-    dot = line([], [], linestyle="none", marker="o", markersize=4, color=GREY)
-    cross = line([], [], linestyle="none", marker="x", markersize=5, color=ink(ax))
-    return [(dot, f"covered: {percent(hits)}"), (cross, f"missed: {percent(1 - hits)}")]
-
-
-def _mark_infinite(ax: Axes, places: FloatArray, edge: str) -> list[tuple[Artist, str]]:
-    """Mark infinite bounds by triangles at an edge of the picture; return the legend's entry, if there are any."""
-    if not len(places):
-        return []
-    marker, at, words = {
-        "top": ("^", 1.0, "infinite upper bound"),
-        "bottom": ("v", 0.0, "infinite lower bound"),
-        "right": (">", 1.0, "infinite width"),
-    }[edge]
-    across, along = np.full(len(places), at), places
-    transform = ax.get_yaxis_transform()
-    if edge != "right":
-        (across, along), transform = (along, across), ax.get_xaxis_transform()
-    look: Options = {"marker": marker, "facecolor": WHITE, "edgecolor": ink(ax), "s": 26, "linewidth": 1, "zorder": 3}
-    return [(ax.scatter(across, along, transform=transform, clip_on=False, **look), words)]
+def _mark_infinite(ax: Axes, x: ArrayLike, y: ArrayLike, marker: str, label: str, transform: Any) -> None:
+    """Mark infinite bounds, if there are any, by triangles at an edge of the picture."""
+    across, along = np.broadcast_arrays(x, y)
+    if across.size:
+        look: Options = {"facecolor": WHITE, "edgecolor": ink(ax), "s": 26, "linewidth": 1, "zorder": 3}
+        ax.scatter(across, along, marker=marker, label=label, transform=transform, clip_on=False, **look)

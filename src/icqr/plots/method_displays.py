@@ -17,23 +17,29 @@ from icqr.metrics import binomial_interval, coverage_by_group, width_summary
 from icqr.metrics.checks import check_rows, check_share
 from icqr.partition import GroupPartition
 from icqr.plots.displays import (
+    WHITE,
     Display,
+    Options,
+    group_gid,
+    group_numbers,
     heading,
     in_units,
     ink,
+    method_color,
+    method_look,
     named_intervals,
     named_models,
+    percent,
     percent_axis,
+    plain,
     row_labels,
     shared_coverage,
     small_print,
     target_name,
 )
-from icqr.plots.style import WHITE, Look, Options, group_gid, group_numbers, method_color, method_look, percent, plain
 from icqr.regressors import QR
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 
@@ -168,18 +174,21 @@ class GroupCoverageDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         shown, numbers = self._shown(), group_numbers(self.table["group"])
-        promise = ax.axvline(self.coverage, color=ink(ax), linestyle="--", linewidth=1.2, zorder=1.5)
-        legend: list[tuple[Artist, str]] = [(promise, f"promised: {percent(self.coverage)}")]
+        line: Options = {"color": ink(ax), "linestyle": "--", "linewidth": 1.2, "zorder": 1.5}
+        ax.axvline(self.coverage, label=f"promised: {percent(self.coverage)}", **line)
 
         # All rows together at the top, then a row per group, in each of them the methods below each other.
         for place, (method, overall) in enumerate(self.overall.set_index("method").iterrows()):
             look, by_group = method_look(str(method)), self.table[self.table["method"] == method].set_index("group")
-            step = (place - (len(self.overall) - 1) / 2) * 0.7 / len(self.overall)
-            self._mark(ax, step, overall, look, None)
-            for height, label in enumerate(shown, start=1):
-                self._mark(ax, height + step, by_group.loc[label], look, group_gid(numbers[label]))
-            (mark,) = ax.plot([], [], color=look.color, marker=look.marker, linewidth=2, markersize=6)
-            legend.append((mark, plain(method, 24)))
+            entries = [(None, overall), *((group_gid(numbers[label]), by_group.loc[label]) for label in shown)]
+            marks: Options = {"marker": look.marker, "markersize": 6.5, "markeredgewidth": 1.5, "linestyle": "none"}
+            for height, (gid, row) in enumerate(entries):
+                y = height + (place - (len(self.overall) - 1) / 2) * 0.7 / len(self.overall)
+                low, high = row["coverage_lower"], row["coverage_upper"]
+                ax.plot([low, high], [y, y], color=look.color, linewidth=2, gid=gid)
+                fill = look.color if low <= self.coverage <= high else WHITE
+                ax.plot(row["coverage"], y, color=look.color, markerfacecolor=fill, gid=gid, zorder=3, **marks)
+            ax.plot([], [], color=look.color, marker=look.marker, linewidth=2, markersize=6, label=plain(method, 24))
 
         sizes = self.table.drop_duplicates("group").set_index("group")["n"]
         known = {-1: "no known group", **self.names}
@@ -191,31 +200,19 @@ class GroupCoverageDisplay(Display):
         ax.set_xlabel("coverage")
         n_groups = self.table["group"].nunique(dropna=False)
         part = f"the {len(shown)} least covered of {n_groups} groups; " if len(shown) < n_groups else ""
-        note = f"{part}exact {percent(self.confidence)} intervals; open: promise outside"
-        heading(ax, "Coverage by group", legend, note)
-
-    def _mark(self, ax: Axes, y: float, row: pd.Series[Any], look: Look, gid: str | None) -> None:
-        """Draw a method's coverage in a group: a mark on its exact interval."""
-        low, high = row["coverage_lower"], row["coverage_upper"]
-        ax.plot([low, high], [y, y], color=look.color, linewidth=2, gid=gid)
-        fill = look.color if low <= self.coverage <= high else WHITE
-        marks: Options = {"marker": look.marker, "markersize": 6.5, "markerfacecolor": fill, "markeredgewidth": 1.5}
-        ax.plot(row["coverage"], y, color=look.color, linestyle="none", gid=gid, zorder=3, **marks)
+        heading(ax, "Coverage by group", f"{part}exact {percent(self.confidence)} intervals; open: promise outside")
 
 
 @dataclass(eq=False)
 class ReliabilityDisplay(Display):
     """Coverage asked for against coverage observed, over many levels.
 
-    The band is the exact (Clopper–Pearson) interval at each level by itself. With ``difference=True`` the vertical axis
-    is observed minus asked, in which small deviations can be seen.
+    The band is the exact (Clopper–Pearson) interval at each level by itself.
 
     Attributes
     ----------
     table : DataFrame
         A row per method and level: method, asked, observed, lower, upper, n.
-    difference : bool
-        What the vertical axis is.
     confidence : float
         Of the exact intervals.
 
@@ -229,7 +226,6 @@ class ReliabilityDisplay(Display):
     """
 
     table: pd.DataFrame
-    difference: bool = False
     confidence: float = 0.95
 
     @classmethod
@@ -240,7 +236,6 @@ class ReliabilityDisplay(Display):
         y: ArrayLike,
         *,
         levels: Sequence[float] | None = None,
-        difference: bool = False,
         confidence: float = 0.95,
         ax: Axes | None = None,
     ) -> Self:
@@ -248,22 +243,28 @@ class ReliabilityDisplay(Display):
 
         Parameters
         ----------
-        models : fitted Naive, QR, CQR or ICQR; a list, or a mapping from names to such models
-        X, y : table and array
-            Rows that the models have not seen.
+        models, X, y
+            As in :meth:`GroupCoverageDisplay.from_estimator`.
         levels : list of float, optional
             Coverages to ask for; by default 13 from 0.1 to 0.99 and the model's own, as far as every group has
             calibration rows enough. QR only has its own.
-        difference, confidence : optional
-            See the class.
+        confidence : float, default=0.95
+            Of the exact intervals.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
         parts = {}
         for name, model in named_models(models).items():
-            asked = _possible_levels(model) if levels is None or isinstance(model, QR) else list(levels)
+            if isinstance(model, QR):
+                asked = [model.coverage]
+            elif levels is None:
+                used = model.calibration_.sizes[:-1] > 0
+                asked = sorted({*COVERAGES, float(model.coverage)})
+                asked = [level for level in asked if not model.calibration_.too_small(level)[:-1][used].any()]
+            else:
+                asked = list(levels)
             parts[name] = _reliability(y, model.predict_interval(X, asked), asked, confidence)
-        return cls(pd.concat(parts, names=["method"]).reset_index(level=0), difference, confidence).plot(ax)
+        return cls(pd.concat(parts, names=["method"]).reset_index(level=0), confidence).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -272,7 +273,6 @@ class ReliabilityDisplay(Display):
         intervals: Any,
         levels: Sequence[float],
         *,
-        difference: bool = False,
         confidence: float = 0.95,
         method: str = "intervals",
         ax: Axes | None = None,
@@ -286,57 +286,36 @@ class ReliabilityDisplay(Display):
             Bounds may be infinite.
         levels : list of float
             The coverages that were asked for.
-        difference, confidence, ax : optional
+        confidence, ax : optional
             As in `from_estimator`.
         method : str
             Name and colour, if `intervals` is one array.
         """
         named = named_intervals(intervals, method)
         parts = {name: _reliability(y, bounds, levels, confidence) for name, bounds in named.items()}
-        return cls(pd.concat(parts, names=["method"]).reset_index(level=0), difference, confidence).plot(ax)
+        return cls(pd.concat(parts, names=["method"]).reset_index(level=0), confidence).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches: nearly a square, if not the difference is drawn."""
-        return (6.4, 4.2) if self.difference else (5.0, 5.2)
+        """Width and height in inches: nearly a square."""
+        return 5.0, 5.2
 
     def _draw(self, ax: Axes) -> None:
-        ideal = ax.axhline(0) if self.difference else ax.plot([0, 1], [0, 1])[0]
-        ideal.set(color=ink(ax), linestyle=":", linewidth=1.2)
-        legend: list[tuple[Artist, str]] = [(ideal, "as asked")]
+        ax.plot([0, 1], [0, 1], color=ink(ax), linestyle=":", linewidth=1.2, label="as asked")
         for method, rows in self.table.groupby("method", sort=False):
-            legend.append((self._draw_curve(ax, method_look(str(method)), rows), plain(method)))
+            look, several = method_look(str(method)), len(rows) > 1
+            if several:
+                ax.fill_between(rows["asked"], rows["lower"], rows["upper"], color=look.color, alpha=0.18, linewidth=0)
+            else:
+                ax.vlines(rows["asked"], rows["lower"], rows["upper"], color=look.color, linewidth=2)
+            marks: Options = {"marker": look.marker, "markersize": 5 if several else 8, "markeredgecolor": WHITE}
+            curve: Options = {"color": look.color, "linestyle": look.line, "linewidth": 1.6, "markeredgewidth": 0.6}
+            ax.plot(rows["asked"], rows["observed"], label=plain(method), **curve, **marks)
 
         for axis in (ax.xaxis, ax.yaxis):
             percent_axis(axis)
-        ax.set_xlim(0, 1)
-        if not self.difference:
-            ax.set_ylim(0, 1)
-        ax.set_xlabel("coverage asked for")
-        ax.set_ylabel("observed − asked" if self.difference else "coverage observed")
-        heading(ax, "Reliability", legend, f"bands: exact {percent(self.confidence)} intervals")
-
-    def _draw_curve(self, ax: Axes, look: Look, rows: pd.DataFrame) -> Artist:
-        asked = rows["asked"].to_numpy()
-        heights = rows[["observed", "lower", "upper"]].to_numpy() - (asked[:, None] if self.difference else 0)
-        observed, low, high = heights.T
-        several = len(asked) > 1
-        if several:
-            ax.fill_between(asked, low, high, color=look.color, alpha=0.18, linewidth=0)
-        else:
-            ax.vlines(asked, low, high, color=look.color, linewidth=2)
-        marks: Options = {"marker": look.marker, "markersize": 5 if several else 8, "markeredgecolor": WHITE}
-        curve: Options = {"color": look.color, "linestyle": look.line, "linewidth": 1.6, "markeredgewidth": 0.6}
-        return ax.plot(asked, observed, **curve, **marks)[0]
-
-
-def _possible_levels(model: Any) -> list[float]:
-    """Return the usual levels and the model's own, as far as every group has enough calibration rows."""
-    if isinstance(model, QR):
-        return [model.coverage]
-    used = model.calibration_.sizes[:-1] > 0
-    levels = sorted({*COVERAGES, float(model.coverage)})
-    return [level for level in levels if not model.calibration_.too_small(level)[:-1][used].any()]
+        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="coverage asked for", ylabel="coverage observed")
+        heading(ax, "Reliability", f"bands: exact {percent(self.confidence)} intervals")
 
 
 def _reliability(y: ArrayLike, intervals: Any, levels: Sequence[float], confidence: float) -> pd.DataFrame:
@@ -386,11 +365,8 @@ class WidthDisplay(Display):
 
         Parameters
         ----------
-        models : fitted Naive, QR, CQR or ICQR; a list, or a mapping from names to such models
-        X, y : table and array
-            Rows to predict; y only gives its name.
-        coverage : float, optional
-            By default the models' own.
+        models, X, y, coverage
+            As in :meth:`GroupCoverageDisplay.from_estimator`; y only gives its name.
         **options
             Of :meth:`from_predictions`: `y_name`, `ax`.
         """
@@ -435,30 +411,28 @@ class WidthDisplay(Display):
         return 6.4, 1.3 + 0.85 * len(self.widths)
 
     def _draw(self, ax: Axes) -> None:
+        # The axis ends at the largest width, unless that is far beyond nearly all widths of every method.
         finite = {method: width[np.isfinite(width)] for method, width in self.widths.items()}
-        end = _axis_end([width for width in finite.values() if len(width)])
+        largest = max((float(width.max()) for width in finite.values() if len(width)), default=1.0)
+        usual = max((float(np.quantile(width, 0.99)) for width in finite.values() if len(width)), default=1.0)
+        end = (1.25 * usual if largest > 2 * usual else largest) or 1.0
+
         for height, (method, width) in enumerate(reversed(self.widths.items())):
+            # The mean at the right edge, and what the axis does not show.
+            notes = []
             if len(finite[method]):
                 _draw_ridge(ax, height, finite[method], end, method_color(method))
-            # The mean at the right edge, and what the axis does not show.
-            shares = {"beyond ▶": np.isfinite(width) & (width > end), "infinite ▶": ~np.isfinite(width)}
-            notes = [f"{percent(rows.mean(), 2)} {place}" for place, rows in shares.items() if rows.any()]
-            mean = [f"mean {cell(float(finite[method].mean())).text}"] if len(finite[method]) else []
+                notes.append(f"mean {cell(float(finite[method].mean())).text}")
+            for place, rows in {"beyond": np.isfinite(width) & (width > end), "infinite": np.isinf(width)}.items():
+                notes += [f"{percent(rows.mean(), 2)} {place} ▶"] if rows.any() else []
             look: Options = {"ha": "right", "va": "bottom", "fontsize": small_print(ax)}
-            ax.text(0.995, height + 0.57, ", ".join(mean + notes), transform=ax.get_yaxis_transform(), **look)
+            ax.text(0.995, height + 0.57, ", ".join(notes), transform=ax.get_yaxis_transform(), **look)
 
         row_labels(ax, [plain(method, 20) for method in reversed(self.widths)])
         ax.set_xlim(0, end * 1.03)
         ax.set_ylim(-0.45, len(self.widths) - 0.2)
         ax.set_xlabel(in_units("width of the interval", self.y_name))
-        heading(ax, "Widths of the intervals", note="box: middle half, gap: median, line: 5 to 95 %, ◇: mean")
-
-
-def _axis_end(widths: list[FloatArray]) -> float:
-    """Return where the axis ends: at the largest width, unless that is far beyond nearly all widths of every method."""
-    largest = max((float(width.max()) for width in widths), default=1.0)
-    usual = max((float(np.quantile(width, 0.99)) for width in widths), default=1.0)
-    return (1.25 * usual if largest > 2 * usual else largest) or 1.0
+        heading(ax, "Widths of the intervals", "box: middle half, gap: median, line: 5 to 95 %, ◇: mean")
 
 
 def _draw_ridge(ax: Axes, height: int, finite: FloatArray, end: float, color: str) -> None:

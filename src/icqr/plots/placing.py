@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from icqr._tables import FloatArray, IntArray, as_table
-from icqr.plots.displays import need, small_print
-from icqr.plots.style import Options, plain
+from icqr.plots.displays import Options, need, plain, small_print
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -36,6 +35,30 @@ def find_column(X: Any, name: Any) -> pd.Series[Any]:
     raise ValueError(f"feature must be one of X's columns ({shown}) or a position, got {name!r}")
 
 
+def place_column(column: Any, name: str | None = None) -> Placed:
+    """Place numbers and dates as they are, anything else by category: the frequent ones in order, then all others."""
+    name = str(getattr(column, "name", None) or "x") if name is None else name
+    series = pd.Series(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    ordered = None
+    if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+        ordered = list(column.dtype.categories)
+    elif pd.api.types.is_datetime64_any_dtype(series.dtype):
+        days = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        return Placed(name, np.asarray(days, dtype=np.float64), dates=True)
+    elif pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
+        numbers = series.to_numpy(dtype=float, na_value=np.nan)
+        return Placed(name, np.where(np.isfinite(numbers), numbers, np.nan))
+
+    values = series.astype(object)
+    frequent = set(values.value_counts().index[:MOST_CATEGORIES])
+    names = [value for value in ordered or sorted(set(values.dropna()), key=str) if value in frequent]
+    places = pd.Index(names, dtype=object).get_indexer(pd.Index(values)).astype(float)
+    places[values.isna()] = np.nan
+    rare = places < 0
+    places[rare] = len(names)
+    return Placed(name, places, (*map(str, names), *(["all others"] if rare.any() else [])))
+
+
 @dataclass(frozen=True, eq=False)
 class Placed:
     """Where each row's value is on an axis; NaN where it is missing."""
@@ -44,37 +67,6 @@ class Placed:
     values: FloatArray
     categories: tuple[str, ...] = ()
     dates: bool = False
-
-    @classmethod
-    def of(cls, column: Any, name: str | None = None) -> Placed:
-        """Place numbers and dates as they are, anything else by category."""
-        name = str(getattr(column, "name", None) or "x") if name is None else name
-        series = pd.Series(column.to_numpy() if hasattr(column, "to_numpy") else column)
-        if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
-            return cls._by_category(name, series, column.dtype.categories)
-        if pd.api.types.is_datetime64_any_dtype(series.dtype):
-            days = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-            return cls(name, np.asarray(days, dtype=np.float64), dates=True)
-        if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
-            numbers = series.to_numpy(dtype=float, na_value=np.nan)
-            return cls(name, np.where(np.isfinite(numbers), numbers, np.nan))
-        return cls._by_category(name, series, sorted(set(series.dropna()), key=str))
-
-    @classmethod
-    def _by_category(cls, name: str, series: pd.Series[Any], ordered: Any) -> Placed:
-        """Place values at 0, 1, … in this order of the categories, all rare ones together at the end."""
-        frequent = set(series.dropna().astype(object).value_counts().index[:MOST_CATEGORIES])
-        names = [value for value in ordered if value in frequent]
-        codes = pd.Index(names, dtype=object).get_indexer(pd.Index(series, dtype=object)).astype(float)
-        missing = series.isna().to_numpy()
-        rare = (codes < 0) & ~missing
-        places = np.where(rare, len(names), np.where(missing, np.nan, codes))
-        return cls(name, places, (*map(str, names), *(["all others"] if rare.any() else [])))
-
-    @property
-    def n_missing(self) -> int:
-        """How many rows have no place."""
-        return int(np.isnan(self.values).sum())
 
     def distinct(self) -> FloatArray | None:
         """Return the distinct values if they are few, else None."""
@@ -101,7 +93,7 @@ class Placed:
         return max(low - margin, float(known.min())), min(high + margin, float(known.max()))
 
     def n_beyond(self, ends: tuple[float, float] | None) -> int:
-        """How many rows lie beyond the ends of the axis."""
+        """Return how many rows lie beyond the ends of the axis."""
         return 0 if ends is None else int(((self.values < ends[0]) | (self.values > ends[1])).sum())
 
     def bins(
@@ -116,8 +108,20 @@ class Placed:
             raise ValueError(f"n_bins must be at least 1, got {n_bins}")
         values = self.values if ends is None else np.clip(self.values, *ends)
         known = ~np.isnan(values)
-        distinct = np.unique(values[known])
-        edges = _wide_bins(values[known], n_bins, least) if len(distinct) > n_bins else _bins_around(distinct)
+        distinct = np.unique(values[known]) if known.any() else np.zeros(1)
+        if len(distinct) <= n_bins:  # edges halfway between values
+            gaps = np.diff(distinct) if len(distinct) > 1 else np.ones(1)
+            padded = np.concatenate([distinct[:1] - gaps[0], distinct, distinct[-1:] + gaps[-1]])
+            edges = padded[1:] / 2 + padded[:-1] / 2
+        else:
+            counts, equal = np.histogram(values[known], bins=n_bins)
+            kept, held = [equal[0]], 0
+            for count, right in zip(counts, equal[1:], strict=True):
+                held += count
+                if held >= least:
+                    kept, held = [*kept, right], 0
+            # What is left over belongs to the last bin.
+            edges = np.array([*kept[: max(len(kept) - 1, 1)], equal[-1]])
         places = np.searchsorted(edges, values, side="right") - 1
         return np.where(known, np.clip(places, 0, len(edges) - 2), -1), edges
 
@@ -140,27 +144,6 @@ class Placed:
             axis.set_ticks(few)
 
 
-def _wide_bins(values: FloatArray, n_bins: int, least: int) -> FloatArray:
-    """Return the edges of equally wide bins; one that holds less than `least` values is joined with the next."""
-    counts, edges = np.histogram(values, bins=n_bins)
-    kept, held = [edges[0]], 0
-    for count, right in zip(counts, edges[1:], strict=True):
-        held += count
-        if held >= least:
-            kept, held = [*kept, right], 0
-    kept = kept[:-1] if len(kept) > 1 and held else kept  # what is left over belongs to the last bin
-    return np.array([*kept, edges[-1]] if kept[-1] < edges[-1] else kept)
-
-
-def _bins_around(values: FloatArray) -> FloatArray:
-    """Return edges halfway between values."""
-    if len(values) < 2:
-        middle = values[0] if len(values) else 0.0
-        return np.array([middle - 0.5, middle + 0.5])
-    halfway = values[1:] / 2 + values[:-1] / 2
-    return np.concatenate([[2 * values[0] - halfway[0]], halfway, [2 * values[-1] - halfway[-1]]])
-
-
 def sample_rows(n: int, most: int, rng: np.random.Generator) -> IntArray:
     """Return all row numbers or, if they are too many, a sample of them in which all rows are alike."""
     if most < 1:
@@ -168,11 +151,8 @@ def sample_rows(n: int, most: int, rng: np.random.Generator) -> IntArray:
     return np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))
 
 
-def sample_note(drawn: IntArray, n: int) -> str:
-    """Say that only a sample of the rows is drawn as points, if so."""
-    return f"{len(drawn):,} of {n:,} points drawn" if len(drawn) < n else ""
-
-
-def beyond_note(n: int) -> str:
-    """Say how many rows the axis does not show, if any."""
-    return f"{n:,} {'row' if n == 1 else 'rows'} beyond the axis" if n else ""
+def sample_note(drawn: IntArray, n: int, n_beyond: int = 0) -> str:
+    """Say that only a sample of the rows is drawn as points, and how many rows the axis does not show, if so."""
+    notes = [f"{len(drawn):,} of {n:,} points drawn"] if len(drawn) < n else []
+    notes += [f"{n_beyond:,} {'row' if n_beyond == 1 else 'rows'} beyond the axis"] if n_beyond else []
+    return ", ".join(notes)
