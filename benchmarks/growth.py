@@ -59,7 +59,7 @@ def in_a_process(case: dict[str, int]) -> dict[str, float]:
 
 
 def one(rows: int, columns: int, groups: int, repeats: int) -> dict[str, float]:
-    """Give each step's seconds, and the memory of fit, calibrate and predict over the size of X."""
+    """Return each step's seconds, and the memory of fit, calibrate and predict over the size of X."""
     warnings.simplefilter("ignore")
     X, y = measuring.synthetic(rows, columns)
     fresh = measuring.synthetic(rows, columns, seed=1)
@@ -69,21 +69,19 @@ def one(rows: int, columns: int, groups: int, repeats: int) -> dict[str, float]:
         importance=PermutationImportance(repeats),
         random_state=0,
     )
-    seconds: dict[str, float] = {}
-    measuring.clock(method, ("_fit_model", "_weigh", "_fit_groups"), seconds)
     memory = {}
-    for step, job in (
-        ("fit", lambda: method.fit(X, y)),
-        ("calibrate", lambda: method.calibrate(*fresh)),
-        ("predict", lambda: method.predict_interval(X)),
-    ):
-        before, start = reset_peak(), time.process_time()
-        job()
-        seconds[step] = time.process_time() - start
-        memory[f"memory of {step}"] = (peak() - before) / X.nbytes
-    importance = seconds["_weigh"]
-    parts = (seconds["_fit_model"], importance, seconds["_fit_groups"] - importance)
-    return {**dict(zip(STEPS, (*parts, seconds["calibrate"], seconds["predict"]), strict=True)), **memory}
+    with measuring.clocked(measuring.STEPS) as seconds:
+        for step, job in (
+            ("fit", lambda: method.fit(X, y)),
+            ("calibrate", lambda: method.calibrate(*fresh)),
+            ("predict", lambda: method.predict_interval(X)),
+        ):
+            before, start = reset_peak(), time.process_time()
+            job()
+            seconds[step] = time.process_time() - start
+            memory[f"memory of {step}"] = (peak() - before) / X.nbytes
+    parts = [seconds[step] for step in (*measuring.STEPS, "calibrate", "predict")]
+    return {**dict(zip(STEPS, parts, strict=True)), **memory}
 
 
 def reset_peak() -> float:

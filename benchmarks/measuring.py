@@ -10,21 +10,26 @@ import gc
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from icqr.datasets import load_dataset
+from icqr.importance import PermutationImportance
+from icqr.partition import KMeansPartition
+from icqr.quantiles import QuantileModel
 
 Job = Callable[[], Any]
 Split = tuple[Any, Any, Any, Any]
 
 
 def load(name: str, test_size: float = 0.25) -> Split:
-    """Give training and test rows of a data set, or of `ROWSxCOLUMNS` synthetic ones: "1000000x20"."""
+    """Return training and test rows of a data set, or of `ROWSxCOLUMNS` synthetic ones: "1000000x20"."""
     if name[0].isdigit():
         X, y = synthetic(*(int(part) for part in name.split("x")))
     else:
@@ -69,36 +74,46 @@ def in_turns(jobs: dict[str, Job], runs: int, tidy: bool = True) -> dict[str, li
     return seconds
 
 
-def clock(method: Any, steps: Iterable[str], seconds: dict[str, float]) -> None:
-    """Put a clock around steps of a method."""
+@contextmanager
+def clocked(steps: Mapping[str, tuple[type, str]]) -> Iterator[dict[str, float]]:
+    """Put a clock around methods of classes, by name, while the block runs."""
+    seconds = dict.fromkeys(steps, 0.0)
 
-    def clocked(step: str) -> Callable[..., Any]:
-        inner = getattr(method, step)
-
-        def run(*arguments: Any) -> Any:
+    def with_clock(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
             start = time.process_time()
-            result = inner(*arguments)
-            seconds[step] = time.process_time() - start
+            result = method(*arguments, **options)
+            seconds[name] += time.process_time() - start
             return result
 
         return run
 
-    for step in steps:
-        setattr(method, step, clocked(step))
+    with ExitStack() as patches:
+        for name, (owner, method) in steps.items():
+            patches.enter_context(patch.object(owner, method, with_clock(name, getattr(owner, method))))
+        yield seconds
+
+
+#: The steps of ICQR's fit that have a price of their own.
+STEPS: dict[str, tuple[type, str]] = {
+    "levels": (QuantileModel, "fit"),
+    "importance": (PermutationImportance, "compute"),
+    "groups": (KMeansPartition, "fit"),
+}
 
 
 def ratio(seconds: dict[str, list[float]], one: str, other: str) -> float:
-    """Give the median over the rounds of one job's time over another's."""
+    """Return the median over the rounds of one job's time over another's."""
     return statistics.median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
 
 
 def median(seconds: dict[str, list[float]], name: str) -> float:
-    """Give a job's median time."""
+    """Return a job's median time."""
     return statistics.median(seconds[name])
 
 
 def rank_correlation(ours: Iterable[float], theirs: Iterable[float]) -> float:
-    """Give the rank correlation of two importances, each column weighted by its share in the second."""
+    """Return the rank correlation of two importances, each column weighted by its share in the second."""
     share = np.asarray(list(theirs), dtype=float)
     ranks = [pd.Series(np.asarray(list(values), dtype=float)).rank().to_numpy() for values in (ours, share)]
     a, b = (values - np.average(values, weights=share) for values in ranks)

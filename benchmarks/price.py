@@ -44,8 +44,7 @@ def price(name: str, model: str, runs: int, guard: bool) -> list[Any]:
     icqr, cqr = ICQR(estimator, random_state=0), CQR(estimator, random_state=0)
     seconds = measuring.in_turns({"CQR": lambda: cqr.fit(X, y), "ICQR": lambda: icqr.fit(X, y)}, runs)
     steps = seconds_of_steps(ICQR(estimator, random_state=0), X, y)
-    row = [name, model, len(y), icqr.n_groups_, steps["_fit_model"], steps["_weigh"]]
-    row += [steps["_fit_groups"] - steps["_weigh"], measuring.ratio(seconds, "ICQR", "CQR")]
+    row = [name, model, len(y), icqr.n_groups_, *steps.values(), measuring.ratio(seconds, "ICQR", "CQR")]
     if not guard:
         return [*row, "", ""]
     slow = ICQR(
@@ -65,9 +64,7 @@ def price(name: str, model: str, runs: int, guard: bool) -> list[Any]:
 
 def seconds_of_steps(method: Any, X: Any, y: Any) -> dict[str, float]:
     """Fit once with a clock around each step."""
-    seconds: dict[str, float] = {}
-    measuring.clock(method, ("_fit_model", "_weigh", "_fit_groups"), seconds)
-    with warnings.catch_warnings():
+    with measuring.clocked(measuring.STEPS) as seconds, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         method.fit(X, y)
     return seconds

@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a path beside a file to write to; when the block ends without an error, it takes the file's place.
+    """Open a path beside a file to write to; when the block ends without an error, it takes the file's place.
 
     After an error, Ctrl-C or a full disk the file is as it was, and nothing is left beside it. That its folder is there
     is checked at once.

@@ -32,13 +32,13 @@ class Novelty:
 
     @classmethod
     def merged(cls, parts: Sequence[Novelty]) -> Novelty:
-        """Give what `of` gives for all the rows of several parts together."""
+        """Return what `of` returns for all the rows of several parts together."""
         return cls(
             tuple(np.sort(np.concatenate(group)) for group in zip(*(part.distances for part in parts), strict=True))
         )
 
     def p_values(self, distances: FloatArray, labels: IntArray) -> FloatArray:
-        """Give conformal p-values: small means farther from the centroid than the group's calibration rows.
+        """Return conformal p-values: small means farther from the centroid than the group's calibration rows.
 
         NaN in a group without calibration rows.
         """
@@ -87,7 +87,7 @@ def group_shift(calibration_sizes: IntArray, labels: IntArray) -> GroupShift:
 
 
 def _same_shares(counts: IntArray) -> float:
-    """Give the p-value of the chi-squared test that two rows of counts have the same shares."""
+    """Return the p-value of the chi-squared test that two rows of counts have the same shares."""
     if counts.shape[1] < 2 or not counts.any(axis=1).all():
         return 1.0
     rows, columns = counts.sum(axis=1), counts.sum(axis=0)

@@ -576,9 +576,10 @@ def _fit_quantiles(method: Any, train: Rows, seed: int, fit_params: dict[str, An
     for block in blocks(len(train)):
         quantiles, crossed = model.predict_sorted(take_rows(train.X, block))
         n_crossed += int(crossed.sum())
-        widths.append(method.conformity_.widths(bounds_from_quantiles(quantiles, method.coverage, method.side)))
+        if method.conformity != "cqr":
+            widths.append(method.conformity_.widths(bounds_from_quantiles(quantiles, method.coverage, method.side)))
     method.n_crossed_["train"] = n_crossed
-    if method.conformity != "cqr":
+    if widths:
         method.conformity_ = replace(method.conformity_, floor=width_floor(np.concatenate(widths)))
     return model
 
