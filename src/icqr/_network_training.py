@@ -107,16 +107,6 @@ def _shared_gradients(layers: Sequence[Layer], X: Array, y: Array, levels: Seque
     return [(pull_back(d_first)[0], d_bias), *d_upper]
 
 
-def _own_gradients(layers: Sequence[Layer], X: Array, y: Array, index: Array, levels: Sequence[float]) -> list[Layer]:
-    """Return each network's gradient on its own rows, index (networks, rows)."""
-
-    def gradient(network: tuple[list[Layer], Array]) -> list[Layer]:
-        own_layers, rows = network
-        return jax.grad(_loss)(own_layers, X[rows], y[rows], levels)  # type: ignore[no-any-return]
-
-    return jax.lax.map(gradient, (list(layers), index))  # type: ignore[no-any-return]
-
-
 # -- The compiled program ----------------------------------------------------------------------------------------------
 
 
@@ -131,8 +121,8 @@ def _programs(settings: Settings) -> tuple[Callable[..., State], Callable[..., S
             return _keep_best(settings, rows, state) if settings.patience else state
 
         def goes_on(state: State) -> Array:
-            left = state.epoch < until
-            return left & _is_patient(settings, state).any() if settings.patience else left
+            is_patient = state.epoch - state.best_epoch < settings.patience
+            return (state.epoch < until) & (is_patient.any() if settings.patience else True)
 
         return jax.lax.while_loop(goes_on, epoch, state)
 
@@ -170,6 +160,10 @@ def _train_epoch(settings: Settings, rates: Rates, rows: Rows, order: Array, sta
     """Take one Adam step for each batch; the last batch is smaller if the rows don't divide, as in Keras."""
     adam = _optimizer(rates, len(state.layers))
 
+    def own_gradient(network: tuple[list[Layer], Array]) -> Array:
+        layers, own = network
+        return jax.grad(_loss)(layers, rows.X[own], rows.y[own], settings.levels)
+
     def step(carry: Any, index: Array) -> Any:
         layers, optimizer = carry
         if index is None:
@@ -177,7 +171,7 @@ def _train_epoch(settings: Settings, rates: Rates, rows: Rows, order: Array, sta
         elif settings.share_batches:
             slopes = _shared_gradients(layers, rows.X[index[0]], rows.y[index[0]], settings.levels)
         else:
-            slopes = _own_gradients(layers, rows.X, rows.y, index, settings.levels)
+            slopes = jax.lax.map(own_gradient, (layers, index))
         updates, optimizer = adam.update(slopes, optimizer, layers)
         return (optax.apply_updates(layers, updates), optimizer), None
 
@@ -193,16 +187,12 @@ def _train_epoch(settings: Settings, rates: Rates, rows: Rows, order: Array, sta
     return state._replace(epoch=state.epoch + 1, layers=carry[0], optimizer=carry[1])
 
 
-def _is_patient(settings: Settings, state: State) -> Array:
-    return state.epoch - state.best_epoch < settings.patience
-
-
 def _keep_best(settings: Settings, rows: Rows, state: State) -> State:
     """Keep the weights of each network's best epoch; one that lost its patience before stays as it was."""
     loss = jax.lax.map(
         lambda layers: _loss(layers, rows.X_validation, rows.y_validation, settings.levels), state.layers
     )
-    better = _is_patient(settings, state._replace(epoch=state.epoch - 1)) & (loss < state.best_loss)
+    better = (state.epoch - 1 - state.best_epoch < settings.patience) & (loss < state.best_loss)
 
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
@@ -222,13 +212,7 @@ def train_networks(
 ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]], NDArray[np.integer]]:
     """Train a model's networks; return their weights and biases layer by layer, and the epochs they come from.
 
-    Parameters
-    ----------
-    model : QuantileNetwork
-        Its parameters say how to train.
-    parts : X, y, X_validation, y_validation
-        Scaled rows.
-    seed : int
+    `parts` are the scaled rows: X, y, X_validation, y_validation.
     """
     # The last chunk is padded with networks that are dropped at the end, so that one program serves all chunks.
     n_chunks = -(-model.n_networks // model.chunk_size)
@@ -293,7 +277,12 @@ class _Task(NamedTuple):
         state = self.start(members)
         file = None if folder is None else folder / f"networks-{members[0]:05d}.npz"
         if file is not None and file.exists():
-            state = jax.tree.unflatten(jax.tree.structure(state), map(jnp.asarray, _read_arrays(file)))
+            try:
+                with file.open("rb") as packed, np.load(packed, allow_pickle=False) as stored:
+                    arrays = [jnp.asarray(stored[name]) for name in stored.files]
+            except (ValueError, OSError, EOFError, KeyError, BadZipFile) as error:
+                raise ValueError(f"the checkpoint {file} is damaged; delete this file and fit again") from error
+            state = jax.tree.unflatten(jax.tree.structure(state), arrays)
 
         epoch = -1
         advance(int(state.epoch))
@@ -359,14 +348,6 @@ def _claim_folder(folder: Path, task: _Task, sizes: dict[str, int]) -> None:
             f"checkpoint must be a folder of the same data and settings, but {folder} was written with another "
             f"{', '.join(differing)}; give another folder, or delete this one"
         )
-
-
-def _read_arrays(file: Path) -> list[NDArray[Any]]:
-    try:
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            return [stored[name] for name in stored.files]
-    except (ValueError, OSError, EOFError, KeyError, BadZipFile) as error:
-        raise ValueError(f"the checkpoint {file} is damaged; delete this file and fit again") from error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -151,9 +151,18 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         self._check_parameters()
         inputs, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rows, validation = self._set_aside(len(target), seed)
 
-        # Scales come from the training rows alone.
+        # Rows set aside for early stopping.
+        n = len(target)
+        size = max(1, round(n * self.validation_size)) if self.validation_size else 0
+        if size >= n:
+            raise ValueError(
+                f"validation_size must leave rows to train on, got {self.validation_size} of n_samples={n}; "
+                "give more rows, or validation_size=0"
+            )
+        order = np.random.default_rng(seed).permutation(n)
+        rows, validation = np.sort(order[size:]), np.sort(order[:size])
+
         self._fit_scales(inputs[rows], target[rows])
         inputs = self._scaled(inputs).astype(np.float32)
         target = ((target - self.y_mean_) / self.y_scale_).astype(np.float32)
@@ -198,20 +207,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
                 "a stopped run must draw the same numbers again; give for example random_state=0"
             )
 
-    def _set_aside(self, n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the training rows and, for early stopping, the validation rows."""
-        if self.validation_size == 0:
-            return np.arange(n), np.arange(0)
-        size = max(1, round(n * self.validation_size))
-        if size >= n:
-            raise ValueError(
-                f"validation_size must leave rows to train on, got {self.validation_size} of n_samples={n}; "
-                "give more rows, or validation_size=0"
-            )
-        order = np.random.default_rng(seed).permutation(n)
-        return np.sort(order[size:]), np.sort(order[:size])
-
     def _fit_scales(self, X: FloatArray, y: FloatArray) -> None:
+        """Learn the scales from the training rows alone."""
         self.x_min_ = X.min(axis=0)
         spread = X.max(axis=0) - self.x_min_
         self.x_range_ = np.where(spread > 0, spread, 1.0)
@@ -382,18 +379,12 @@ class NetworkReplacer:
         shift = (values[orders] - values) / self._model.x_range_[column]
         repeat, row = np.nonzero(shift)
         quantiles = np.repeat(self._mean[None], len(orders), axis=0)
-        if len(row):
-            quantiles[repeat, row] = np.mean(self._moved(column, row, shift[repeat, row]), axis=0)
+        for block in _blocks(len(row)):
+            # Of each network, the first layer moved by the change of the column, and the layers above it.
+            repeats, rows = repeat[block], row[block]
+            moves = [
+                _raise_up(layers, first[rows] + np.multiply.outer(shift[repeats, rows], layers[0][0][:, column]))
+                for layers, first in self._networks
+            ]
+            quantiles[repeats, rows] = np.mean(moves, axis=0)
         return self._model._unscaled(quantiles)
-
-    def _moved(self, column: int, row: NDArray[np.intp], shift: FloatArray) -> list[FloatArray]:
-        """Return each network's quantiles of rows whose (scaled) column moves by `shift`."""
-        return [
-            np.concatenate(
-                [
-                    _raise_up(layers, first[row[block]] + np.multiply.outer(shift[block], layers[0][0][:, column]))
-                    for block in _blocks(len(row))
-                ]
-            )
-            for layers, first in self._networks
-        ]
