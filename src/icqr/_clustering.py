@@ -63,7 +63,15 @@ class WeightedSpace:
         parts = []
         for start in range(0, len(used), at_once):
             positions = np.flatnonzero(np.isin(origin, used[start : start + at_once]))
-            parts.append(_learn_scaling(features.one_hot_columns(X, positions), positions, weight[origin[positions]]))
+            matrix = features.one_hot_columns(X, positions)
+            low, high = np.fmin.reduce(matrix, axis=0), np.fmax.reduce(matrix, axis=0)  # NaN where nothing is known
+            varied = low < high
+            positions, low, high, matrix = positions[varied], low[varied], high[varied], matrix[:, varied]
+            # Powers of two: dividing by them is exact, and differences of the largest numbers stay finite.
+            unit = np.ldexp(1.0, np.frexp(np.maximum(-low, high))[1] - 1)
+            median = (np.nanmedian if np.isnan(matrix).any() else np.median)(matrix, axis=0)
+            width = high / unit - low / unit
+            parts.append((positions, unit, low / unit, width, median / unit, weight[origin[positions]]))
         if not parts:
             return cls(features, np.empty(0, dtype=np.intp), *[np.empty(0)] * 5)
         return cls(features, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -87,18 +95,6 @@ class WeightedSpace:
         kept = np.sort(order[np.cumsum(variance[order]) > NEGLIGIBLE * variance.sum()])
         learned = ("columns", "unit", "low", "width", "fill", "weight")
         return replace(self, **{name: getattr(self, name)[kept] for name in learned}), Z[:, kept]
-
-
-def _learn_scaling(matrix: FloatArray, positions: IntArray, weight: FloatArray) -> tuple[Any, ...]:
-    """Return the learned fields of `WeightedSpace`, in their order, for the columns of a matrix that vary."""
-    low, high = np.fmin.reduce(matrix, axis=0), np.fmax.reduce(matrix, axis=0)  # NaN where nothing is known
-    varied = low < high
-    low, high, matrix = low[varied], high[varied], matrix[:, varied]
-    # Powers of two: dividing by them is exact, and differences of the largest numbers stay finite.
-    unit = np.ldexp(1.0, np.frexp(np.maximum(-low, high))[1] - 1)
-    middle = np.nanmedian if np.isnan(matrix).any() else np.median
-    low, high, fill = low / unit, high / unit, middle(matrix, axis=0) / unit
-    return positions[varied], unit, low, high - low, fill, weight[varied]
 
 
 # -- Clusterings -----------------------------------------------------------------------------------------------------
@@ -211,27 +207,26 @@ def nearest_centroid(Z: FloatArray, centroids: FloatArray) -> IntArray:
     >>> nearest_centroid(np.array([[0.0], [9.0]]), np.array([[1.0], [8.0]]))
     array([0, 1])
     """
-    if len(Z) == 1:
+    if len(centroids) == 1 or len(Z) == 1:
         return np.asarray(cdist(Z, centroids, "sqeuclidean").argmin(axis=1))
-    step = max(1, 2**18 // len(centroids))
-    return np.concatenate([_nearest_in_block(Z[i : i + step], centroids) for i in range(0, len(Z), step)])
-
-
-def _nearest_in_block(Z: FloatArray, centroids: FloatArray) -> IntArray:
-    lengths = np.einsum("ij,ij->i", centroids, centroids)
-    distances = Z @ (-2 * centroids.T)
-    distances += lengths
-    nearest: IntArray = distances.argmin(axis=1)
-    if len(centroids) == 1:
-        return nearest
 
     # A matrix product is quick, but rounds a row's distances in ways that depend on the rows it comes with. Where the
     # two nearest are nearer to each other than rounding can tell, distances are computed row by row.
-    rows = np.arange(len(Z))
-    least = distances[rows, nearest]
-    distances[rows, nearest] = np.inf
+    lengths = np.einsum("ij,ij->i", centroids, centroids)
     rounding = 16 * np.finfo(np.float64).eps * (2 + Z.shape[1])
-    tolerance = rounding * (np.einsum("ij,ij->i", Z, Z) + lengths.max())
-    unclear = np.flatnonzero(~(distances.min(axis=1) - least > tolerance))
-    nearest[unclear] = cdist(Z[unclear], centroids, "sqeuclidean").argmin(axis=1)
-    return nearest
+    labels = np.empty(len(Z), dtype=np.intp)
+    step = max(1, 2**18 // len(centroids))
+    for start in range(0, len(Z), step):
+        block = Z[start : start + step]
+        distances = block @ (-2 * centroids.T)
+        distances += lengths
+        nearest = distances.argmin(axis=1)
+
+        rows = np.arange(len(block))
+        least = distances[rows, nearest]
+        distances[rows, nearest] = np.inf
+        tolerance = rounding * (np.einsum("ij,ij->i", block, block) + lengths.max())
+        unclear = np.flatnonzero(~(distances.min(axis=1) - least > tolerance))
+        nearest[unclear] = cdist(block[unclear], centroids, "sqeuclidean").argmin(axis=1)
+        labels[start : start + step] = nearest
+    return labels

@@ -61,12 +61,6 @@ class Trees:
         return np.flatnonzero(self.left != np.arange(len(self.left)))
 
 
-def read_trees(model: Any) -> Trees | None:
-    """Return a fitted model's trees; None if its library, or what it does with them, is not known here."""
-    reader = next((_READERS[name] for name in class_names(model) if name in _READERS), None)
-    return None if reader is None else reader(model)
-
-
 def _read_hist(model: Any) -> Trees | None:
     predictors = [iteration[0] for iteration in model._predictors]
     nodes = np.concatenate([predictor.nodes for predictor in predictors])
@@ -197,8 +191,9 @@ def tree_replacer(models: Sequence[Any], rows: Any) -> TreeReplacer | None:
     """
     forests = []
     for model in models:
-        trees = read_trees(model)
-        if trees is None:
+        reader = next((_READERS[name] for name in class_names(model) if name in _READERS), None)
+        trees = None if reader is None else reader(model)
+        if trees is None:  # the library, or what it does with its trees, is not known here
             return None
         forests.append(trees)
 
@@ -212,8 +207,12 @@ def tree_replacer(models: Sequence[Any], rows: Any) -> TreeReplacer | None:
         return None
 
     replacer = TreeReplacer(forests, _as_matrix(rows), dtype)
+
+    # Models add a constant to each level, which is learned here; the rest must agree, up to rounding.
     predicted = np.column_stack([model.predict(rows[:ROWS_CHECKED]) for model in models])
-    return replacer if replacer.agrees(predicted) else None
+    replacer.predicted += predicted[0] - replacer.predicted[0]
+    differences = np.abs(predicted - replacer.predicted[: len(predicted)]).max(axis=0)
+    return replacer if np.all(differences <= 1e-9 * np.abs(predicted).max(axis=0)) else None
 
 
 def _as_matrix(rows: Any) -> FloatArray:
@@ -263,15 +262,6 @@ class TreeReplacer:
             all_columns = _intersect_others(own, self.tree, self.others[:, rows], len(every))
             self.values[:, rows] = self._values(all_columns, every)
         self.predicted = self._sums(self.values, every)
-
-    def agrees(self, predicted: FloatArray) -> bool:
-        """Return whether the trees give the models' predictions of the first rows, up to rounding.
-
-        Models add a constant to each level, which is learned here.
-        """
-        self.predicted += predicted[0] - self.predicted[0]
-        differences = np.abs(predicted - self.predicted[: len(predicted)]).max(axis=0)
-        return bool(np.all(differences <= 1e-9 * np.abs(predicted).max(axis=0)))
 
     def uses(self, column: int) -> bool:
         """Return whether any tree splits on the column."""

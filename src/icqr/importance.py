@@ -150,7 +150,8 @@ class PermutationImportance(BaseEstimator):
         # |E_base - E_permuted| of each column, in each repeat.
         def changes(column: int) -> FloatArray:
             # Constant columns too: some models' predictions differ in the last bits from call to call.
-            if not replacer.uses(column) or _is_constant(X, column):
+            values = X.iloc[:, column] if isinstance(X, pd.DataFrame) else pd.Series(X[:, column])
+            if not replacer.uses(column) or values.nunique(dropna=False) <= 1:
                 return np.zeros(self.n_repeats)
             orders = self._orders(len(y), rounds, seeds[column])
             return np.asarray(np.abs(bases - errors(replacer.replace(column, orders))))
@@ -192,11 +193,6 @@ def _deal_rows(n: int, size: int, n_repeats: int, rng: np.random.Generator) -> l
         shuffled = np.arange(n) if size == n else rng.permutation(n)
         rounds.append([np.sort(shuffled[i * size : (i + 1) * size]) for i in range(min(at_once, left))])
     return rounds
-
-
-def _is_constant(X: Table, column: int) -> bool:
-    values = X.iloc[:, column] if isinstance(X, pd.DataFrame) else pd.Series(X[:, column])
-    return bool(values.nunique(dropna=False) <= 1)
 
 
 def _as_table(changes: FloatArray, base: float, X: Table) -> pd.DataFrame:
@@ -279,18 +275,9 @@ def column_replacer(model: Any, X: Table) -> Replacer:
 class _RowReplacer:
     """Predictions of rows, or by a quicker way where a column has a single position in the rows.
 
-    Parameters
-    ----------
-    predict : callable
-        Returns (n, levels) quantiles of rows, sorted.
-    rows : DataFrame or array
-        The rows.
-    positions : callable
-        Where in the rows a column's values are: a category has several columns when one-hot.
-    quick : Replacer, optional
-        A quicker way; its predictions need not be sorted.
-    unscaled : callable, optional
-        Brings the quicker way's predictions into y's unit.
+    `predict` returns sorted (n, levels) quantiles of rows. `positions` says where in the rows a column's values are: a
+    category has several columns when one-hot. A `quick` way's predictions need not be sorted, nor in y's unit:
+    `unscaled` brings them there.
     """
 
     def __init__(
@@ -320,7 +307,17 @@ class _RowReplacer:
         if self.quick is not None and len(positions) == 1:
             return _sorted(self.unscaled(self.quick.replace(int(positions[0]), orders)))
         copies = len(self._stacked) // len(self.rows)
-        parts = [self._predict(positions, orders[i : i + copies]) for i in range(0, len(orders), copies)]
+        parts = []
+        for i in range(0, len(orders), copies):
+            taken = orders[i : i + copies].ravel()
+            if isinstance(self.rows, pd.DataFrame):
+                table = self._stacked.iloc[: len(taken)].copy(deep=False)
+                for j in positions:
+                    table.isetitem(j, self.rows.iloc[:, j].array.take(taken))
+            else:
+                table = self._stacked[: len(taken)].copy()
+                table[:, positions] = self.rows[np.ix_(taken, positions)]
+            parts.append(self.predict(table).reshape(-1, orders.shape[1], len(self.predicted[0])))
         return np.concatenate(parts)
 
     @cached_property
@@ -330,17 +327,6 @@ class _RowReplacer:
         if isinstance(self.rows, pd.DataFrame):
             return pd.concat([self.rows] * copies, ignore_index=True)
         return np.concatenate([self.rows] * copies)
-
-    def _predict(self, positions: IntArray, orders: IntArray) -> FloatArray:
-        taken = orders.ravel()
-        if isinstance(self.rows, pd.DataFrame):
-            table = self._stacked.iloc[: len(taken)].copy(deep=False)
-            for j in positions:
-                table.isetitem(j, self.rows.iloc[:, j].array.take(taken))
-        else:
-            table = self._stacked[: len(taken)].copy()
-            table[:, positions] = self.rows[np.ix_(taken, positions)]
-        return self.predict(table).reshape(*orders.shape, -1)
 
 
 class _MovedMedian:
