@@ -69,7 +69,7 @@ class Recorder(RegressorMixin, BaseEstimator):
 
 
 def quick() -> HistGradientBoostingRegressor:
-    return HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2)
+    return HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2, random_state=0)
 
 
 @cache
@@ -80,7 +80,7 @@ def fitted(method: Any) -> Any:
 
 def refused(method: Any, X: Any, y: Any, message: str, kind: Any = ValueError, **parameters: Any) -> None:
     """Check that `fit` raises, and that no model was fitted before."""
-    model = method(**{"estimator": Recorder(), "coverage": 0.8, **parameters})
+    model = method(**{"estimator": Recorder(), "coverage": 0.8, "random_state": 0, **parameters})
     before = Recorder.fits
     with pytest.raises(kind, match=message):
         model.fit(X, y)
@@ -119,7 +119,7 @@ def test_a_coverage_that_is_none_is_refused(method: Any, coverage: Any, message:
 @pytest.mark.parametrize("coverage", [90, "0.9", [0.5, 90], []], ids=str)
 def test_a_coverage_that_is_none_is_refused_when_predicting(coverage: Any) -> None:
     with pytest.raises(ValueError, match="coverage must be"):
-        CQR(Recorder(), 0.8).fit(X, Y).predict_interval(X, coverage=coverage)
+        CQR(Recorder(), 0.8, random_state=0).fit(X, Y).predict_interval(X, coverage=coverage)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_model_of_the_mean_is_refused_where_quantiles_are_needed(method: Any) 
 
 
 def test_parameters_are_checked_before_a_new_calibration() -> None:
-    model = ICQR(Recorder(), 0.8, partition=GroupPartition("c")).fit(X, Y)
+    model = ICQR(Recorder(), 0.8, partition=GroupPartition("c"), random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="small_groups must be one of"):
         model.set_params(small_groups="merge").calibrate(X, Y)
 
@@ -210,7 +210,7 @@ def test_asking_before_fit_says_so(method: Any, ask: str) -> None:
 def test_tables_that_cannot_be_used_are_refused(method: Any, table: Any, message: str, kind: Any) -> None:
     # With a model that takes tables as they come (a pipeline, say) dates are its own business.
     with pytest.raises(kind, match=message):
-        method(quick(), coverage=0.8).fit(table, Y[: len(table)])
+        method(quick(), coverage=0.8, random_state=0).fit(table, Y[: len(table)])
 
 
 @pytest.mark.parametrize("column", ["a", "b"])
@@ -218,7 +218,7 @@ def test_a_bad_value_names_its_row_wherever_the_split_puts_it(column: str) -> No
     for row in (0, 20, 41, 59):
         table = X.assign(**{column: np.where(np.arange(60) == row, np.inf, X[column])})
         with pytest.raises(ValueError, match=f"Column '{column}' is infinite in row {row}"):
-            CQR(quick(), coverage=0.8).fit(table, Y)
+            CQR(quick(), coverage=0.8, random_state=0).fit(table, Y)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -244,9 +244,9 @@ def test_other_columns_are_refused_when_predicting(method: Any, new: Any, messag
 def test_numbered_columns_in_another_order_are_refused() -> None:
     numbered = X[["a", "b"]].set_axis([0, 1], axis=1)
     with pytest.raises(ValueError, match=r"the columns it had in fit, in the same order: \[0, 1\], got \[1, 0\]"):
-        CQR(quick(), coverage=0.8).fit(numbered, Y).predict_interval(numbered[[1, 0]])
+        CQR(quick(), coverage=0.8, random_state=0).fit(numbered, Y).predict_interval(numbered[[1, 0]])
     with pytest.raises(ValueError, match=r"the columns it had in fit, in the same order: \[1, 0\], got \[0, 1\]"):
-        CQR(quick(), coverage=0.8).fit(numbered[[1, 0]], Y).predict_interval(numbered)
+        CQR(quick(), coverage=0.8, random_state=0).fit(numbered[[1, 0]], Y).predict_interval(numbered)
 
 
 @pytest.mark.parametrize("method", CALIBRATED)
@@ -260,14 +260,14 @@ def test_calibration_rows_are_checked_before_any_work(method: Any) -> None:
         ({"X_calibration": X[:3], "y_calibration": Y[:3]}, "needs at least 4 calibration rows .* n_samples=3"),
     ):
         with pytest.raises(ValueError, match=message):
-            method(Recorder(), 0.8).fit(X, Y, **calibration)
+            method(Recorder(), 0.8, random_state=0).fit(X, Y, **calibration)
     assert Recorder.fits == before
 
 
 def test_unusable_values_in_calibration_rows_are_seen_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HistGradientBoostingRegressor, "fit", lambda *args, **kwargs: pytest.fail("was fitted"))
     with pytest.raises(ValueError, match="Column 'a' held numbers in training and now holds something else"):
-        ICQR(quick(), coverage=0.8).fit(X, Y, X_calibration=X.assign(a="text"), y_calibration=Y)
+        ICQR(quick(), coverage=0.8, random_state=0).fit(X, Y, X_calibration=X.assign(a="text"), y_calibration=Y)
 
 
 # -- Targets ---------------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_rows_and_targets_belong_together_by_position_not_by_label(method: Any) 
 # y is constant, so no column matters and one group is right.
 @pytest.mark.filterwarnings("ignore:One group only:UserWarning")
 def test_a_constant_target_gives_intervals_of_no_width(method: Any) -> None:
-    intervals = gives_intervals(method(quick(), 0.8), X, np.full(60, 3.0))
+    intervals = gives_intervals(method(quick(), 0.8, random_state=0), X, np.full(60, 3.0))
     np.testing.assert_allclose(intervals, 3.0)
 
 
@@ -326,7 +326,7 @@ def test_too_few_rows_say_how_many_are_needed(method: Any, n: int, parameters: d
 
 def test_one_offset_per_side_needs_more_rows() -> None:
     refused(CQR, X[:24], Y[:24], "with one offset per side needs at least 9 .* n_samples=8", symmetric=False)
-    CQR(Recorder(), 0.8, symmetric=False).fit(X[:27], Y[:27])
+    CQR(Recorder(), 0.8, symmetric=False, random_state=0).fit(X[:27], Y[:27])
 
 
 @pytest.mark.parametrize("method", CALIBRATED)
@@ -337,7 +337,7 @@ def test_a_coverage_beyond_the_rows_is_refused_when_predicting(method: Any) -> N
 
 def test_fresh_calibration_rows_must_be_enough() -> None:
     with pytest.raises(ValueError, match=r"needs at least 4 calibration rows .* n_samples=3"):
-        CQR(Recorder(), 0.8).fit(X, Y).calibrate(X[:3], Y[:3])
+        CQR(Recorder(), 0.8, random_state=0).fit(X, Y).calibrate(X[:3], Y[:3])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -346,7 +346,7 @@ def test_fresh_calibration_rows_must_be_enough() -> None:
 def test_two_rows_of_five_thousand_columns(method: Any) -> None:
     wide = np.random.default_rng(0).normal(size=(2, 5000))
     model = quick() if method is ICQR else Recorder()  # boosting bins 5,000 columns slowly: once is enough
-    gives_intervals(method(model, 0.5), wide, [0.0, 1.0])
+    gives_intervals(method(model, 0.5, random_state=0), wide, [0.0, 1.0])
 
 
 # -- Columns as people have them -------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def test_a_new_category_is_a_missing_value(method: Any) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_given_many_times_are_taken(method: Any) -> None:
-    gives_intervals(method(quick(), 0.8), pd.concat([X[:3]] * 20), np.tile(Y[:3], 20))
+    gives_intervals(method(quick(), 0.8, random_state=0), pd.concat([X[:3]] * 20), np.tile(Y[:3], 20))
 
 
 def test_a_model_that_no_column_matters_to_gives_one_group_and_says_why() -> None:
@@ -392,14 +392,14 @@ def test_a_model_that_no_column_matters_to_gives_one_group_and_says_why() -> Non
             X, Y, X_calibration=X[::-1], y_calibration=Y[::-1]
         )
     assert len(model.groups_) == 1
-    alone = CQR(Recorder(), 0.8).fit(X, Y, X_calibration=X[::-1], y_calibration=Y[::-1])
+    alone = CQR(Recorder(), 0.8, random_state=0).fit(X, Y, X_calibration=X[::-1], y_calibration=Y[::-1])
     np.testing.assert_array_equal(model.predict_interval(X), alone.predict_interval(X))
 
 
 @pytest.mark.parametrize("rows", [X, X[["a"]].to_numpy()])
 def test_calibrating_with_the_training_rows_is_warned_of(rows: Any) -> None:
     with pytest.warns(UserWarning, match="the calibration rows are the training rows") as caught:
-        CQR(quick(), 0.8).fit(rows, Y, X_calibration=rows, y_calibration=Y)
+        CQR(quick(), 0.8, random_state=0).fit(rows, Y, X_calibration=rows, y_calibration=Y)
     assert caught[0].filename == __file__
 
 
@@ -408,7 +408,7 @@ def test_weights_that_are_none_are_refused(weight: float, shown: str) -> None:
     weights = np.ones(len(Y))
     weights[3] = weight
     with pytest.raises(ValueError, match=f"sample_weight must be finite and not negative, got {shown} in row 3"):
-        CQR(quick(), 0.8).fit(X, Y, sample_weight=weights)
+        CQR(quick(), 0.8, random_state=0).fit(X, Y, sample_weight=weights)
 
 
 @pytest.mark.parametrize("levels", [(0.9, 0.1), (5, 50, 95), (), (0.5, 0.5)])
@@ -452,7 +452,7 @@ def test_columns_of_any_scale_are_taken(method: Any, scale: float) -> None:
 def test_a_weight_too_few_is_named_before_the_split(method: Any) -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match=r"one weight for each of the 100 rows of X, got shape \(99,\)"):
-        method().fit(rng.uniform(size=(100, 2)), rng.uniform(size=100), sample_weight=np.ones(99))
+        method(random_state=0).fit(rng.uniform(size=(100, 2)), rng.uniform(size=100), sample_weight=np.ones(99))
 
 
 def test_a_fraction_as_coverage_is_named_in_errors() -> None:
@@ -463,7 +463,7 @@ def test_a_fraction_as_coverage_is_named_in_errors() -> None:
 
 @pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
 def test_weights_of_evaluation_rows_are_not_those_of_the_rows() -> None:
-    model = LGBMRegressor(n_estimators=2, n_jobs=1, verbosity=-1)
+    model = LGBMRegressor(n_estimators=2, n_jobs=1, verbosity=-1, random_state=0)
     evaluated = {"eval_set": [(X[:20], Y[:20])], "eval_sample_weight": [np.ones(20)]}
     gives_intervals(CQR(model, 0.8, random_state=0), X, Y, **evaluated)
 

@@ -172,7 +172,9 @@ def test_interrupted_while_reading(folder: Path) -> None:
 
 def test_interrupted_while_fitting(folder: Path, in_terminal: Terminal) -> None:
     """Ctrl-C when the bar says that the model is being fitted."""
-    pd.DataFrame(RNG.random((20_000, 8))).rename(columns=str).to_csv(folder / "large.csv", index=False)
+    pd.DataFrame(np.random.default_rng(1).random((20_000, 8))).rename(columns=str).to_csv(
+        folder / "large.csv", index=False
+    )
     arguments = ["fit", "large.csv", "--target", "0", "--out", "model.icqr"]
     code, shown = in_terminal(COMMAND, *arguments, cwd=folder, stop_at="Fitting")
     assert code == 130

@@ -363,8 +363,8 @@ def test_a_model_of_counts_sees_counts(model):
 
 
 def test_a_model_with_parameters_in_the_unit_of_y_sees_y_as_it_is():
-    expected = Lasso(alpha=0.1).fit(X, 100 * Y).predict(X)
-    np.testing.assert_array_equal(PointModel(Lasso(alpha=0.1)).fit(X, 100 * Y).predict(X), expected)
+    expected = Lasso(alpha=0.1, random_state=0).fit(X, 100 * Y).predict(X)
+    np.testing.assert_array_equal(PointModel(Lasso(alpha=0.1, random_state=0)).fit(X, 100 * Y).predict(X), expected)
 
 
 @pytest.mark.parametrize("model", QUANTILE_MODELS[:2], ids=lambda model: type(model).__name__)
@@ -388,7 +388,7 @@ def test_a_model_that_is_told_where_to_start_sees_y_as_it_is():
 
 def test_a_transformed_target_may_be_of_any_size():
     log = TransformedTargetRegressor(LGBMRegressor(n_estimators=5, n_jobs=1), func=np.log, inverse_func=np.exp)
-    y = 10.0 ** RNG.uniform(200, 300, size=60)
+    y = 10.0 ** np.random.default_rng(0).uniform(200, 300, size=60)
     bounds = QuantileModel(log).fit(X, y, LEVELS).predict(X)
     assert y.min() <= bounds.min() < bounds.max() <= y.max() * 1.001
 

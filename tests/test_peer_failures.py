@@ -29,7 +29,7 @@ def one_thread() -> Iterator[None]:
 
 
 def quick() -> HistGradientBoostingRegressor:
-    return HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=5)
+    return HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=5, random_state=0)
 
 
 def draw(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +57,7 @@ class Lines(BaseEstimator):
 @pytest.mark.parametrize("parameters", [{}, {"symmetric": False}, {"conformity": "cqr-r"}, {"conformity": "cqr-m"}])
 def test_1_a_shrinking_correction_never_inverts_a_narrow_interval(parameters: dict[str, Any]) -> None:
     wide = np.column_stack([np.zeros(100), np.full(100, 20.0)])  # raw bounds ±9, y within ±1
-    model = CQR(Lines(), coverage=0.9, **parameters).fit(wide, np.linspace(-1, 1, 100))
+    model = CQR(Lines(), coverage=0.9, random_state=0, **parameters).fit(wide, np.linspace(-1, 1, 100))
     narrow = np.array([[0.0, 0.1], [0.0, 0.0], [5.0, 1.0]])
     explained = model.explain(narrow)
     assert (explained["offset_upper"] < 0).all()
@@ -74,7 +74,9 @@ def test_1_a_shrinking_correction_never_inverts_a_narrow_interval(parameters: di
 def test_2_nine_calibration_rows_give_a_finite_90_percent_interval(method: Any) -> None:
     estimator = quick() if method is Naive else Lines()
     parameters = {"partition": GroupPartition(lambda X: np.zeros(len(X)))} if method is ICQR else {}
-    model = method(estimator, coverage=0.9, **parameters).fit(X, Y, X_calibration=X[:9], y_calibration=Y[:9])
+    model = method(estimator, coverage=0.9, random_state=0, **parameters).fit(
+        X, Y, X_calibration=X[:9], y_calibration=Y[:9]
+    )
     explained = model.explain(X)
     assert explained[["n", "rank"]].eq(9).all(axis=None)
     assert np.isfinite(explained[["lower", "upper"]]).all(axis=None)
@@ -85,13 +87,13 @@ def test_2_nine_calibration_rows_give_a_finite_90_percent_interval(method: Any) 
 # 3. n = 99 at 90 %: rank 91 instead of 90 (crepes). n = 10 at 95 %: a finite interval although none exists (MAPIE).
 def test_3_the_rank_is_exact_and_no_interval_is_made_up() -> None:
     assert conformal_rank(99, 0.9) == 90
-    assert CQR(Lines(), 0.9).fit(X, Y, X[:99], Y[:99]).explain(X)["rank"].unique().tolist() == [90]
+    assert CQR(Lines(), 0.9, random_state=0).fit(X, Y, X[:99], Y[:99]).explain(X)["rank"].unique().tolist() == [90]
     assert conformal_quantile(np.arange(10.0), 0.95) == np.inf
     with pytest.raises(ValueError, match=r"needs at least 19 calibration rows .* got n_samples=10"):
-        CQR(Lines(), 0.95).fit(X, Y, X[:10], Y[:10])
+        CQR(Lines(), 0.95, random_state=0).fit(X, Y, X[:10], Y[:10])
     # The group alone is too small: infinite if asked for, never a made-up finite interval.
     small = np.where(np.arange(200) < 10, 0.0, 1.0)
-    model = ICQR(Lines(), 0.95, partition=GroupPartition(0), small_groups="infinite")
+    model = ICQR(Lines(), 0.95, partition=GroupPartition(0), small_groups="infinite", random_state=0)
     rows = np.column_stack([small, X[:, 1]])
     model.fit(rows, Y, rows[::-1], Y[::-1])
     assert np.isinf(model.predict_interval([[0.0, 0.5]])).all()
@@ -117,7 +119,7 @@ def test_5_a_prediction_that_is_nan_is_refused(method: Any) -> None:
         predict_quantiles = lambda self, X, levels: np.full((len(X), len(levels)), np.nan)  # noqa: E731
 
     with pytest.raises(ValueError, match="finite"):
-        method(Broken(), 0.8).fit(X, Y)
+        method(Broken(), 0.8, random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="scores must not be NaN; row 1 is"):
         conformal_quantile([0.0, np.nan], 0.5)
 
@@ -126,7 +128,7 @@ def test_5_a_prediction_that_is_nan_is_refused(method: Any) -> None:
 def test_5_a_width_of_zero_or_below_scales_nothing_by_less_than_the_floor(conformity: str) -> None:
     crossed = np.column_stack([X[:, 0], np.where(np.arange(200) % 2, 1.0, -1.0) * X[:, 1]])  # every other row crosses
     crossed[::5, 1] = 0.0
-    model = CQR(Lines(), 0.8, conformity=conformity).fit(crossed, Y)
+    model = CQR(Lines(), 0.8, conformity=conformity, random_state=0).fit(crossed, Y)
     assert model.n_crossed_["train"] > 0
     intervals = model.predict_interval(crossed)
     assert np.isfinite(intervals).all()
@@ -188,9 +190,9 @@ def test_12_a_level_that_the_models_were_not_made_for_is_noticed() -> None:
     fitted = prefit(lower=constant[0], median=constant[1], upper=constant[2], levels=(0.05, 0.5, 0.95))
     for method in (QR, CQR, ICQR):
         with pytest.raises(ValueError, match=r"need a model of level 0\.1, but the fitted models have levels"):
-            method(fitted, coverage=0.8).fit(X, Y)
+            method(fitted, coverage=0.8, random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match=r"QR predicts the levels it was fitted for, coverage=0\.9; got coverage=0\.8"):
-        QR(fitted, coverage=0.9).fit(X, Y).predict_interval(X, coverage=0.8)
+        QR(fitted, coverage=0.9, random_state=0).fit(X, Y).predict_interval(X, coverage=0.8)
     # Calibrated methods answer any level: the offset makes up for the bounds' own level.
-    intervals = CQR(fitted, coverage=0.9).fit(X, Y).predict_interval(X, coverage=0.8)
+    intervals = CQR(fitted, coverage=0.9, random_state=0).fit(X, Y).predict_interval(X, coverage=0.8)
     assert np.mean((intervals[:, 0] <= Y) & (intervals[:, 1] >= Y)) == pytest.approx(0.8, abs=0.01)

@@ -386,7 +386,7 @@ class OwnQuantiles:
     ],
 )
 def test_models_of_the_users_own(model):
-    fitted = QR(model, coverage=0.8).fit(NUMBERS, Y)
+    fitted = QR(model, coverage=0.8, random_state=0).fit(NUMBERS, Y)
     np.testing.assert_allclose(fitted.predict_quantiles(NUMBERS[:1]), [np.quantile(Y, LEVELS)])
 
 
@@ -404,12 +404,17 @@ def test_a_wrong_level_parameter_is_named(model):
 
 @pytest.mark.parametrize(
     "model",
-    [RandomForestRegressor(), Ridge(), make_pipeline(StandardScaler(), Ridge()), TransformedTargetRegressor()],
+    [
+        RandomForestRegressor(random_state=0),
+        Ridge(),
+        make_pipeline(StandardScaler(), Ridge()),
+        TransformedTargetRegressor(),
+    ],
 )
 def test_a_model_of_the_mean_is_told_what_can(model):
     with pytest.raises(ValueError, match=r"can't predict quantiles.*LGBMRegressor.*level_parameter.*prefit.*Naive"):
-        CQR(model).fit(NUMBERS, Y)
-    assert Naive(model, coverage=0.8).fit(NUMBERS, Y).predict_interval(NUMBERS).shape == (400, 2)
+        CQR(model, random_state=0).fit(NUMBERS, Y)
+    assert Naive(model, coverage=0.8, random_state=0).fit(NUMBERS, Y).predict_interval(NUMBERS).shape == (400, 2)
 
 
 @each_family
@@ -471,20 +476,23 @@ def test_fitted_models_are_kept_through_clone():
 
     session = Session()
     bounds = prefit(lower=session, median=fitted_levels()[1], upper=session, levels=LEVELS)
-    again = clone(CQR(bounds, coverage=0.8)).estimator
+    again = clone(CQR(bounds, coverage=0.8, random_state=0)).estimator
     assert all(a.estimator is b.estimator for a, b in zip(again.models, bounds.models, strict=True))
-    assert CQR(bounds, coverage=0.8).fit(NUMBERS, Y).model_.models_[0].models[0].estimator is session
+    assert CQR(bounds, coverage=0.8, random_state=0).fit(NUMBERS, Y).model_.models_[0].models[0].estimator is session
 
 
 def test_fitting_with_fitted_models_takes_the_rows_as_unseen():
-    cqr = CQR(fitted_bounds(), coverage=0.8).fit(NUMBERS, Y)
+    cqr = CQR(fitted_bounds(), coverage=0.8, random_state=0).fit(NUMBERS, Y)
     assert cqr.calibration_.sizes.sum() == 400
-    naive = Naive(FrozenEstimator(fitted_levels()[1]), coverage=0.8).fit(NUMBERS, Y)
+    naive = Naive(FrozenEstimator(fitted_levels()[1]), coverage=0.8, random_state=0).fit(NUMBERS, Y)
     assert naive.calibration_.sizes.sum() == 400
     # Something is learned here: the groups, or the floor of the widths.
-    icqr = ICQR(fitted_bounds(), coverage=0.8, partition=WholePartition()).fit(NUMBERS, Y)
+    icqr = ICQR(fitted_bounds(), coverage=0.8, partition=WholePartition(), random_state=0).fit(NUMBERS, Y)
     assert icqr.calibration_.sizes.sum() == 134
-    assert CQR(fitted_bounds(), coverage=0.8, conformity="cqr-r").fit(NUMBERS, Y).calibration_.sizes.sum() == 134
+    assert (
+        CQR(fitted_bounds(), coverage=0.8, conformity="cqr-r", random_state=0).fit(NUMBERS, Y).calibration_.sizes.sum()
+        == 134
+    )
 
 
 def test_fitted_models_get_the_rows_as_they_came():
@@ -494,7 +502,7 @@ def test_fitted_models_get_the_rows_as_they_came():
         seen.append(rows)
         return rows["x"]
 
-    CQR(prefit(lower=model, median=model, upper=model, levels=LEVELS), coverage=0.8).fit(X, Y)
+    CQR(prefit(lower=model, median=model, upper=model, levels=LEVELS), coverage=0.8, random_state=0).fit(X, Y)
     assert all(rows["c"].tolist() == X["c"].tolist() for rows in seen)
 
 
@@ -503,13 +511,16 @@ def test_fitted_models_get_the_rows_as_they_came():
 )
 def test_fitted_levels_are_checked_against_the_coverage(coverage, side, level):
     with pytest.raises(ValueError, match=rf"need a model of level {level}, but .* levels \(0.1, 0.5, 0.9\)"):
-        CQR(fitted_bounds(), coverage=coverage, side=side).fit(NUMBERS, Y)
+        CQR(fitted_bounds(), coverage=coverage, side=side, random_state=0).fit(NUMBERS, Y)
 
 
 def test_a_one_sided_bound_needs_its_own_model_only():
     _, median, upper = fitted_levels()
     bounds = prefit(median=median, upper=upper, levels=(0.5, 0.9))
-    assert CQR(bounds, coverage=0.9, side="upper").fit(NUMBERS, Y).predict_interval(NUMBERS)[0, 0] == -np.inf
+    assert (
+        CQR(bounds, coverage=0.9, side="upper", random_state=0).fit(NUMBERS, Y).predict_interval(NUMBERS)[0, 0]
+        == -np.inf
+    )
 
 
 def test_a_fitted_quantile_model_is_used_as_it_is():
@@ -521,7 +532,7 @@ def test_a_fitted_quantile_model_is_used_as_it_is():
     naive = Naive(FrozenEstimator(point), coverage=0.8, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(naive.predict(X), point.predict(X))
     with pytest.raises(ValueError, match=r"need the levels \(0.05, 0.5, 0.95\), but the fitted QuantileModel has"):
-        CQR(FrozenEstimator(fitted), coverage=0.9).fit(X, Y)
+        CQR(FrozenEstimator(fitted), coverage=0.9, random_state=0).fit(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -549,12 +560,12 @@ def test_an_object_that_only_predicts_is_fitted_already():
 
     assert is_prefit(Served())
     assert not is_prefit(None)
-    assert CQR(Served(), coverage=0.8).fit(NUMBERS, Y).calibration_.sizes.sum() == 400
+    assert CQR(Served(), coverage=0.8, random_state=0).fit(NUMBERS, Y).calibration_.sizes.sum() == 400
 
 
 def test_a_frozen_model_of_one_level_points_to_prefit():
     with pytest.raises(ValueError, match="prefit"):
-        CQR(FrozenEstimator(fitted_levels()[0])).fit(NUMBERS, Y)
+        CQR(FrozenEstimator(fitted_levels()[0]), random_state=0).fit(NUMBERS, Y)
 
 
 def test_fitted_models_notice_columns_in_another_order():
@@ -562,7 +573,7 @@ def test_fitted_models_notice_columns_in_another_order():
     lower, median, upper = fitted_levels(rows)
     bounds = prefit(lower=lower, median=median, upper=upper, levels=LEVELS)
     with pytest.raises(ValueError, match=r"in the same order: \['a', 'b'\], got \['b', 'a'\]"):
-        CQR(bounds, coverage=0.8).fit(rows[["b", "a"]], Y)
+        CQR(bounds, coverage=0.8, random_state=0).fit(rows[["b", "a"]], Y)
 
 
 # -- Weights and fit parameters --------------------------------------------------------------------------------------
@@ -659,7 +670,7 @@ def test_weights_reach_a_model_inside(nested, routing):
 
 def test_weights_that_nobody_asked_for_are_refused_when_routing():
     with sklearn.config_context(enable_metadata_routing=True), pytest.raises(ValueError, match="sample_weight"):
-        CQR(small("hist"), coverage=0.8).fit(NUMBERS, Y, sample_weight=HALF.astype(float))
+        CQR(small("hist"), coverage=0.8, random_state=0).fit(NUMBERS, Y, sample_weight=HALF.astype(float))
 
 
 X_EVAL, Y_EVAL = draw(300, seed=3)
@@ -697,7 +708,9 @@ old_spelling = pytest.mark.filterwarnings("ignore:The argument 'eval_set' is dep
             lambda model: model.tree_count_,
         ),
         (
-            HistGradientBoostingRegressor(max_iter=500, learning_rate=0.5, early_stopping=True, n_iter_no_change=5),
+            HistGradientBoostingRegressor(
+                max_iter=500, learning_rate=0.5, early_stopping=True, n_iter_no_change=5, random_state=0
+            ),
             {"X_val": X_EVAL, "y_val": Y_EVAL},
             lambda model: model.n_iter_,
         ),

@@ -27,7 +27,7 @@ SETS = {
     "california": datasets.fetch_california_housing,
 }
 MODELS = {
-    "hist": HistGradientBoostingRegressor(early_stopping=False),
+    "hist": HistGradientBoostingRegressor(early_stopping=False, random_state=0),
     "lightgbm": LGBMRegressor(n_estimators=100, n_jobs=1),
     "xgboost": XGBRegressor(n_estimators=100, n_jobs=1),
     "catboost": CatBoostRegressor(n_estimators=300, thread_count=1),
@@ -108,9 +108,9 @@ def test_the_leak_alarm_names_the_columns(model):
     [
         *MODELS.values(),
         QuantileRegressor(alpha=0),
-        RandomForestQuantileRegressor(n_estimators=50),
-        pytest.param(GradientBoostingRegressor(), marks=pytest.mark.slow),
-        pytest.param(ExtraTreesQuantileRegressor(n_estimators=50), marks=pytest.mark.slow),
+        RandomForestQuantileRegressor(n_estimators=50, random_state=0),
+        pytest.param(GradientBoostingRegressor(random_state=0), marks=pytest.mark.slow),
+        pytest.param(ExtraTreesQuantileRegressor(n_estimators=50, random_state=0), marks=pytest.mark.slow),
     ],
     ids=lambda model: type(model).__name__,
 )

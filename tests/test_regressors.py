@@ -293,7 +293,7 @@ def test_explain_marks_crossed_and_collapsed_rows() -> None:
     np.testing.assert_array_equal(explained["crossed"], X_NEW["size"] < 0.5)
     assert model.n_crossed_ == {"train": (X["size"] < 0.5).sum(), "calibration": (X["size"] < 0.5).sum()}
     assert not explained["collapsed"].any()
-    shrunk = CQR(bounds_model(50.0), coverage=0.8).fit(NUMBERS[:20], 3 * NUMBERS["size"][:20])
+    shrunk = CQR(bounds_model(50.0), coverage=0.8, random_state=0).fit(NUMBERS[:20], 3 * NUMBERS["size"][:20])
     assert shrunk.explain(NUMBERS_NEW)["collapsed"].sum() == 0  # shrinks to its centre, not past it
     np.testing.assert_allclose(shrunk.predict_interval(NUMBERS_NEW)[:, 0], 3 * NUMBERS_NEW["size"])
 
@@ -387,12 +387,13 @@ def test_a_failed_calibrate_leaves_the_old_calibration() -> None:
 def test_qr_refuses_calibration() -> None:
     for refused in (
         lambda: fitted(QR).calibrate(X, Y),
-        lambda: QR(quick()).fit(X, Y, X_calibration=X_NEW, y_calibration=Y_NEW),
+        lambda: QR(quick(), random_state=0).fit(X, Y, X_calibration=X_NEW, y_calibration=Y_NEW),
     ):
         with pytest.raises(ValueError, match="QR has no calibration; use CQR or ICQR"):
             refused()
-    QR(quick()).fit(X, Y, X_calibration=None, y_calibration=None)
-    assert str(QR(quick(), Fraction(9, 10)).fit(X, Y).certificate()) == "Coverage 0.9, none (not calibrated)."
+    QR(quick(), random_state=0).fit(X, Y, X_calibration=None, y_calibration=None)
+    certificate = QR(quick(), Fraction(9, 10), random_state=0).fit(X, Y).certificate()
+    assert str(certificate) == "Coverage 0.9, none (not calibrated)."
 
 
 @pytest.mark.parametrize("ask", ["predict_interval", "explain", "certificate"])
@@ -439,9 +440,9 @@ def test_fitted_bounds_leave_icqr_rows_for_its_groups() -> None:
 
 @pytest.mark.parametrize(("given", "own", "used"), [(None, 1, 1), (1, 2, 1)])
 def test_n_jobs_reaches_the_models(given: int | None, own: int, used: int) -> None:
-    assert CQR(QuantileModel(quick(), n_jobs=given), n_jobs=own).fit(X, Y).model_.n_jobs == used
+    assert CQR(QuantileModel(quick(), n_jobs=given), n_jobs=own, random_state=0).fit(X, Y).model_.n_jobs == used
     forest = RandomForestRegressor(n_estimators=2)
-    assert Naive(forest, n_jobs=own).fit(X, Y).model_.estimator.n_jobs == own
+    assert Naive(forest, n_jobs=own, random_state=0).fit(X, Y).model_.estimator.n_jobs == own
 
 
 # -- Groups ----------------------------------------------------------------------------------------------------------
@@ -459,7 +460,7 @@ def test_own_groups_make_mondrian_cqr() -> None:
 
 def test_a_group_of_calibration_rows_alone_has_its_own_offset() -> None:
     seen = X["town"] == "Bern"
-    model = ICQR(quick(), coverage=0.8, partition=GroupPartition("town"))
+    model = ICQR(quick(), coverage=0.8, partition=GroupPartition("town"), random_state=0)
     model.fit(X[seen], Y[seen], X_calibration=X_NEW, y_calibration=Y_NEW)
     assert model.groups_["rule"].tolist() == ["town = Bern", "town = Genf"]
     assert model.groups_["n"].tolist() == X_NEW["town"].value_counts().sort_index().tolist()
@@ -493,14 +494,14 @@ def test_a_row_of_an_unseen_group_is_answered_as_the_policy_says(policy: str) ->
 @pytest.mark.filterwarnings("ignore:coverage=0.8 needs:UserWarning")
 def test_a_small_group_lowers_the_marginal_promise_unless_it_is_infinite(policy: str, lost: float) -> None:
     rare = X.assign(town=np.where(np.arange(len(X)) < 3, "Rom", X["town"]))
-    model = ICQR(quick(), coverage=0.8, partition=GroupPartition("town"), small_groups=policy)
+    model = ICQR(quick(), coverage=0.8, partition=GroupPartition("town"), small_groups=policy, random_state=0)
     model.fit(X, Y, X_calibration=rare, y_calibration=Y)
     assert model.certificate().marginal == pytest.approx(0.8 - lost)
 
 
 def test_a_small_group_is_told_at_fit() -> None:
     rare = X.assign(town=np.where(np.arange(len(X)) < 3, "Rom", X["town"]))
-    model = ICQR(quick(), coverage=0.8, partition=GroupPartition("town"))
+    model = ICQR(quick(), coverage=0.8, partition=GroupPartition("town"), random_state=0)
     with pytest.warns(UserWarning, match=r"group 2 has 3\. Their intervals use the pooled offset"):
         model.fit(X, Y, X_calibration=rare, y_calibration=Y)
 
@@ -641,7 +642,7 @@ def test_grid_search_over_inner_parameters_and_coverage(method: Any) -> None:
 
 def test_grid_search_over_the_parts_of_icqr() -> None:
     grid = {"partition__max_groups": [2, 3], "importance__n_repeats": [1]}
-    model = ICQR(quick(), 0.8, partition=KMeansPartition(0.3), importance=PermutationImportance())
+    model = ICQR(quick(), 0.8, partition=KMeansPartition(0.3), importance=PermutationImportance(), random_state=0)
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(NUMBERS, Y)
     assert search.best_estimator_.importance.n_repeats == 1
 
@@ -667,7 +668,7 @@ def test_weights_go_where_they_are_requested() -> None:
     weighted = asks.fit(NUMBERS, Y, sample_weight=weights).predict(NUMBERS)
     assert not np.array_equal(weighted, fitted(CQR, X=NUMBERS).predict(NUMBERS))
     with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
-        CQR(quick(), coverage=0.8).fit(NUMBERS, Y, sample_weight=weights)
+        CQR(quick(), coverage=0.8, random_state=0).fit(NUMBERS, Y, sample_weight=weights)
     through = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asks).fit(
         NUMBERS, Y, sample_weight=weights
     )

@@ -58,7 +58,7 @@ def test_bounds_that_are_right_everywhere_lose_nothing() -> None:
         data, test = (make_heteroscedastic(n, random_state=seed + n) for n in (3000, 4000))
         true = [lambda Z, level=level, data=data: data.quantile(Z, level) for level in (0.05, 0.5, 0.95)]
         oracle = prefit(lower=true[0], median=true[1], upper=true[2], levels=(0.05, 0.5, 0.95))
-        methods = ICQR(oracle, partition="auto", random_state=0), CQR(oracle)
+        methods = ICQR(oracle, partition="auto", random_state=0), CQR(oracle, random_state=0)
         scores = [
             interval_score(test.y, one.fit(data.X, data.y).predict_interval(test.X), coverage=0.9) for one in methods
         ]
@@ -217,7 +217,7 @@ def test_a_new_fit_forgets_the_old_choice(fitted: ICQR) -> None:
 @pytest.mark.parametrize("partition", ["best", "", 3, ScorePartition])
 def test_other_words_are_refused(partition: Any) -> None:
     with pytest.raises(ValueError, match=r"partition must be KMeansPartition\(\), .*'auto', or an object .* got"):
-        ICQR(LIGHT, partition=partition).fit(X, Y)
+        ICQR(LIGHT, partition=partition, random_state=0).fit(X, Y)
 
 
 @pytest.mark.slow
