@@ -188,6 +188,14 @@ def tree_paths(tree: DecisionTreeClassifier) -> list[tuple[Step, ...]]:
 # -- What a group is -------------------------------------------------------------------------------------
 
 
+def describe_partition(
+    partition: Any, X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None
+) -> pd.DataFrame:
+    """Return what each group is, as the partition itself says (`describe`), and as rows of the groups show."""
+    own = pd.DataFrame(partition.describe()) if hasattr(partition, "describe") else pd.DataFrame()
+    return own if "features" in own else pd.DataFrame({**describe_groups(X, labels, n_groups, weights), **own})
+
+
 def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> pd.DataFrame:
     """Describe each group: a rule from a shallow tree, how well it fits, and the features that set the group apart.
 

@@ -25,8 +25,8 @@ from icqr._predicting import (
     check_labels,
 )
 from icqr._rows import Rows, naming
-from icqr._rules import describe_groups
-from icqr._tables import Features, FloatArray, IntArray, Table, blocks, take_rows
+from icqr._rules import describe_groups, describe_partition
+from icqr._tables import Features, FloatArray, Table, blocks, take_rows
 from icqr.calibration import NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
 from icqr.conformity import width_floor
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
@@ -102,15 +102,11 @@ class Naive(IntervalRegressor):
         Parameters
         ----------
         X, y : table and array
-            Rows to train on. Unless calibration rows are given, `calibration_size` of these, drawn at random, are set
-            aside for calibration. A random draw is right only if rows are exchangeable: with rows in time order give
-            the latest ones as calibration rows; with several rows per customer or site give whole customers or sites.
+            Rows to train on. Unless calibration rows are given, `calibration_size` of these are set aside.
         X_calibration, y_calibration : table and array, optional
             Calibration rows, which the model must not have seen.
         **fit_params : optional
-            For the estimator's own fit: `sample_weight`, evaluation sets, callbacks. Arrays with a value per row are
-            split with the rows; calibration never uses weights. Where scikit-learn's metadata routing is enabled, they
-            go where they are requested.
+            For the estimator's own fit; see `ICQR.fit`.
 
         Returns
         -------
@@ -264,15 +260,11 @@ class CQR(IntervalRegressor):
         Parameters
         ----------
         X, y : table and array
-            Rows to train on. Unless calibration rows are given, `calibration_size` of these, drawn at random, are set
-            aside for calibration. A random draw is right only if rows are exchangeable: with rows in time order give
-            the latest ones as calibration rows; with several rows per customer or site give whole customers or sites.
+            Rows to train on. Unless calibration rows are given, `calibration_size` of these are set aside.
         X_calibration, y_calibration : table and array, optional
             Calibration rows, which the model must not have seen.
         **fit_params : optional
-            For the estimator's own fit: `sample_weight`, evaluation sets, callbacks. Arrays with a value per row are
-            split with the rows; calibration never uses weights. Where scikit-learn's metadata routing is enabled, they
-            go where they are requested.
+            For the estimator's own fit; see `ICQR.fit`.
 
         Returns
         -------
@@ -525,7 +517,7 @@ class ICQR(IntervalRegressor):
     def _keep_rows_to_describe(self, grouped: Rows, weights: FloatArray | None, seed: int) -> None:
         """Keep some rows, from which the groups are put into words when somebody asks (`groups_`)."""
         X = grouped.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seed).X
-        self.described_ = partial(_describe, self.partition_, X, self._groups_of(X), self.n_groups_, weights)
+        self.described_ = partial(describe_partition, self.partition_, X, self._groups_of(X), self.n_groups_, weights)
 
     def _is_auto(self) -> bool:
         return isinstance(self.partition, str) and self.partition == "auto"
@@ -592,17 +584,6 @@ def _put_into_one_group(method: Any, train: Rows) -> None:
 
 
 # -- Helpers of ICQR -------------------------------------------------------------------------------------------------
-
-
-def _describe(partition: Any, X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None) -> pd.DataFrame:
-    """Return what each group is, in words."""
-    if isinstance(partition, GroupPartition):
-        return partition.describe()
-    table = describe_groups(X, labels, n_groups, weights)
-    if hasattr(partition, "describe"):
-        # The partition knows its rules; what sets the groups apart is seen in the rows.
-        return pd.DataFrame({**table, **pd.DataFrame(partition.describe())})
-    return table
 
 
 def _data_of(part: Any) -> str:
