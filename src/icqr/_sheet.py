@@ -101,27 +101,22 @@ class Sheet:
         rows = [[cell(value) for value in row] for row in frame.itertuples(index=False, name=None)]
         return cls(columns, rows, caption)
 
-    # -- A part of it ------------------------------------------------------------------------------------
-
     def select(self, labels: Iterable[str]) -> Sheet:
         """Return the columns with these labels, in the order of the sheet."""
         wanted = set(labels)
-        return self._with_columns([j for j, column in enumerate(self.columns) if column.label in wanted])
+        places = [j for j, column in enumerate(self.columns) if column.label in wanted]
+        rows = [[row[j] for j in places] for row in self.rows]
+        return replace(self, columns=[self.columns[j] for j in places], rows=rows)
 
     def known(self) -> Sheet:
         """Return the sheet without the columns in which nothing is known; the first one stays."""
         filled = (any(row[j].text not in (MISSING, "") for row in self.rows) for j in range(len(self.columns)))
-        return self._with_columns([j for j, some in enumerate(filled) if some or j == 0 or not self.rows])
+        kept = [column.label for column, some in zip(self.columns, filled, strict=True) if some]
+        return self.select([self.columns[0].label, *kept]) if self.rows else self
 
     def head(self, n: int) -> Sheet:
         """Return the first n rows."""
         return replace(self, rows=self.rows[:n], groups=None if self.groups is None else self.groups[:n])
-
-    def _with_columns(self, places: list[int]) -> Sheet:
-        rows = [[row[j] for j in places] for row in self.rows]
-        return replace(self, columns=[self.columns[j] for j in places], rows=rows)
-
-    # -- Shown -------------------------------------------------------------------------------------------
 
     def to_markdown(self) -> str:
         """Return a Markdown table; caption and note are left to the caller."""
@@ -137,29 +132,24 @@ class Sheet:
 
         Each cell carries the value to sort by as ``data-value``, and each row its group as ``data-group``.
         """
-        number, name = ' class="number"', escape(self.name)
-        heads = "".join(
-            f'<th scope="col"{number if column.numeric else ""}>{escape(column.label)}</th>\n'
-            for column in self.columns
-        )
-        body = "".join(self._html_row(place) for place in range(len(self.rows)))
-        table, words = (f' id="table-{name}"', f' id="caption-{name}"') if name else ("", "")
-        caption = f"<caption><span{words}>{escape(unbroken(self.caption))}</span></caption>\n" if self.caption else ""
-        return f"<table{table}>\n{caption}<thead>\n<tr>\n{heads}</tr>\n</thead>\n<tbody>\n{body}</tbody>\n</table>"
+        heads = [
+            f'<th scope="col"{" class=number" * column.numeric}>{escape(column.label)}</th>' for column in self.columns
+        ]
+        lines = ["<thead>", "<tr>", *heads, "</tr>", "</thead>", "<tbody>"]
+        for place, row in enumerate(self.rows):
+            group = None if self.groups is None else self.groups[place]
+            lines.append("<tr>" if group is None else f'<tr data-group="{group if group >= 0 else "none"}">')
+            for j, (column, entry) in enumerate(zip(self.columns, row, strict=True)):
+                tag = "td" if j else 'th scope="row"'  # the first cell names the row
+                look = " class=number" if column.numeric else " class=long" if len(entry.text) > 24 else ""
+                value = "" if entry.value is None else escape(str(entry.value))
+                lines.append(f'<{tag}{look} data-value="{value}">{entry.__html__()}</{tag[:2]}>')
+            lines.append("</tr>")
+        table, words = (f' id="{part}-{escape(self.name)}"' if self.name else "" for part in ("table", "caption"))
+        caption = f"<caption><span{words}>{escape(unbroken(self.caption))}</span></caption>" if self.caption else ""
+        return "\n".join([f"<table{table}>", caption, *lines, "</tbody>", "</table>"])
 
     __html__ = _repr_html_ = to_html
-
-    def _html_row(self, place: int) -> str:
-        cells: list[str] = []
-        for column, entry in zip(self.columns, self.rows[place], strict=True):
-            look = "number" if column.numeric else "long" if len(entry.text) > 24 else ""
-            value = "" if entry.value is None else escape(str(entry.value))
-            attributes = (f' class="{look}"' if look else "") + f' data-value="{value}"'
-            tag, scope = ("td", "") if cells else ("th", ' scope="row"')  # the first cell names the row
-            cells.append(f"<{tag}{scope}{attributes}>{entry.__html__()}</{tag}>\n")
-        group = None if self.groups is None else self.groups[place]
-        marked = "" if group is None else ' data-group="none"' if group < 0 else f' data-group="{group}"'
-        return f"<tr{marked}>\n{''.join(cells)}</tr>\n"
 
     def to_rich(self) -> Table:
         """Return a table for a terminal: texts are wrapped, numbers never; caption and note are left to the caller."""

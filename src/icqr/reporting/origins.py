@@ -10,11 +10,9 @@ from typing import Any
 
 from icqr._libraries import core_of
 from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
-from icqr._tables import as_table
 from icqr.auditing.findings import listed, percent, promise
 from icqr.partition import KMeansPartition
 from icqr.quantiles import ResidualQuantiles, bare
-from icqr.reporting.evidence import Evidence
 from icqr.selection import ROWS
 
 GUARANTEES = {
@@ -36,28 +34,14 @@ GUARANTEES = {
 OTHER_LIBRARY = (
     "Not known here: the intervals came as numbers. This report only says whether they kept the promise on these rows."
 )
+TWO_STAGES = (
+    "in two stages: models of the median, then models of the quantiles of what it leaves, each fitted without one of "
+    "{} folds of the training rows, and the mean of what they predict"
+)
 
 
-def how_computed(evidence: Evidence, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `about` (as given), `data`, `models` with their guarantees, how verdicts were reached, and `versions`."""
-    data: dict[str, Any] = {"target": evidence.y_name} if evidence.y_name else {}
-    if evidence.X is not None:
-        data["columns"] = int(as_table(evidence.X).shape[1])
-    elif evidence.model is not None:
-        data["columns"] = int(evidence.model.n_features_in_)
-    audit = next(iter(evidence.audits.values()), None)
-    if audit is not None:
-        data["rows checked"] = int(audit.numbers["n"])
-    return {
-        "about": {str(key): value if isinstance(value, int | float) else str(value) for key, value in about.items()},
-        "data": data,
-        "models": [_method(name, evidence.models.get(name)) for name in evidence.audits or evidence.models],
-        "audit": None if audit is None else audit.method,
-        "versions": _versions(evidence.models.values()),
-    }
-
-
-def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
+def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
+    """Return how a method was fitted and what it promises."""
     if model is None:
         return {"method": name, "guarantee": OTHER_LIBRARY}
     written, residual, certificate = repr(bare(model.estimator)), two_stages(model), model.certificate()
@@ -69,7 +53,7 @@ def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "method": name,
         "model": written,
-        "bounds": None if residual is None else _two_stages_words(residual),
+        "bounds": None if residual is None else TWO_STAGES.format(len(residual.medians_)),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
         "calibration rows": int(model.calibration_.sizes.sum()) or None,
@@ -86,7 +70,7 @@ def _method(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _versions(models: Iterable[IntervalRegressor]) -> dict[str, str]:
+def library_versions(models: Iterable[IntervalRegressor]) -> dict[str, str]:
     """Return the versions of Python, of what icqr builds on, and of the libraries of the models."""
     names = ["icqr", "numpy", "pandas", "scipy", "scikit-learn"]
     for model in models:
@@ -102,36 +86,24 @@ def _versions(models: Iterable[IntervalRegressor]) -> dict[str, str]:
     return versions
 
 
-# -- Bounds in two stages --------------------------------------------------------------------------------
-
-
 def two_stages(model: IntervalRegressor) -> ResidualQuantiles | None:
     """Return a model's fitted `ResidualQuantiles`, if its bounds come from one."""
     fitted = getattr(model.model_, "models_", [None])[0]
     return fitted if isinstance(fitted, ResidualQuantiles) else None
 
 
-def _two_stages_words(residual: ResidualQuantiles) -> str:
-    return (
-        "in two stages: models of the median, then models of the quantiles of what it leaves, each fitted without one "
-        f"of {len(residual.medians_)} folds of the training rows, and the mean of what they predict"
-    )
+# -- How groups were chosen ------------------------------------------------------------------------------
 
 
 def importance_sentence(model: IntervalRegressor) -> str | None:
     """Say what the columns' importance is that of, and whether groups follow it."""
     if not hasattr(model, "importances_"):
         return None
-    residual = two_stages(model) is not None
     follow = not hasattr(model, "selection_") or isinstance(model.partition_, KMeansPartition)
-    sentence = (
-        f"The columns that move the {'median' if residual else 'prediction'} most; "
-        f"groups {'' if follow else 'do not '}follow them."
-    )
-    return f"{sentence} What a column does to the spread alone is not counted." if residual else sentence
-
-
-# -- How groups were chosen ------------------------------------------------------------------------------
+    groups = f"groups {'' if follow else 'do not '}follow them."
+    if two_stages(model) is None:
+        return f"The columns that move the prediction most; {groups}"
+    return f"The columns that move the median most; {groups} What a column does to the spread alone is not counted."
 
 
 def selections(models: Mapping[str, Any]) -> list[dict[str, Any]]:

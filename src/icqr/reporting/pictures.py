@@ -25,7 +25,7 @@ from icqr.plots import (
 from icqr.plots.displays import Display
 from icqr.plots.group_displays import most_important
 from icqr.plots.placing import find_column
-from icqr.reporting.evidence import Evidence
+from icqr.reporting.summary import Evidence
 
 #: Inches; narrow, so that words stay large enough on a phone.
 SIZE = 4.4, 4.2

@@ -14,9 +14,8 @@ from icqr._files import replacing
 from icqr._messages import imported
 from icqr._sheet import unbroken
 from icqr.auditing.findings import as_json
-from icqr.reporting.evidence import gather
 from icqr.reporting.report_tables import tables_of
-from icqr.reporting.summary import STATUS_WORDS, summary_of
+from icqr.reporting.summary import STATUS_WORDS, gather, summary_of
 
 #: So many sentences are shown at once, of one method or a comparison and of each of several; the others on demand.
 MOST_SENTENCES, MOST_OF_EACH = 8, 3

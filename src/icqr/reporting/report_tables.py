@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from icqr._sheet import MISSING, Cell, Column, Sheet, aligned, cell, share, span
@@ -68,18 +68,23 @@ MEANINGS = {
     },
 }
 
-#: A column: its label and its cells.
-LabelledCells: TypeAlias = tuple[str, Sequence[Cell]]
 #: Part of the summary: dicts with the same keys.
 Entries: TypeAlias = Sequence[dict[str, Any]]
 
 
 def tables_of(summary: dict[str, Any]) -> dict[str, Sheet]:
     """Return the tables for which the summary has numbers, by name."""
-    tables: dict[str, Sheet] = {}
-    for name, part, make in _MAKERS:
-        if part in summary:
-            tables[name] = make(summary)
+    makers = {
+        "methods": _methods,
+        "differences": _differences,
+        "coverage_by_group": _coverage_by_group,
+        "groups": _groups,
+        "importance": _importance,
+        "widths": _widths,
+    }
+    tables = {name: make(summary) for name, make in makers.items() if name in summary}
+    if "methods" in summary:
+        tables["measures"] = _measures(summary["methods"])
     for place, (method, audit) in enumerate(summary.get("audits", {}).items()):
         tables[f"regions-{place}"] = _regions(f"regions-{place}", method, audit["regions"])
         tables[f"strata-{place}"] = _strata(f"strata-{place}", method, audit["size_strata"])
@@ -97,12 +102,12 @@ def verdict_cell(verdict: str) -> Cell:
 def _sheet(
     name: str,
     caption: str,
-    columns: Iterable[LabelledCells],
+    labelled: Sequence[tuple[str, Sequence[Cell]]],
     note: str = "",
     groups: Sequence[int] | None = None,
 ) -> Sheet:
-    """Put columns side by side, with what they mean; those in which nothing is known are left out."""
-    labelled, meanings = list(columns), MEANINGS.get(name.partition("-")[0], {})
+    """Put labelled columns side by side, with what they mean; those in which nothing is known are left out."""
+    meanings = MEANINGS.get(name.partition("-")[0], {})
     heads = [
         Column(label, not any(entry.tone or isinstance(entry.value, str) for entry in cells), meanings.get(label, ""))
         for label, cells in labelled
@@ -153,8 +158,7 @@ def _methods(summary: dict[str, Any]) -> Sheet:
     return _sheet("methods", caption, columns, " ".join(summary.get("remarks", [])))
 
 
-def _measures(summary: dict[str, Any]) -> Sheet:
-    entries = summary["methods"]
+def _measures(entries: Entries) -> Sheet:
     risks = []
     for entry in entries:
         risk, error = entry["excess_risk_l1"], entry["excess_risk_l1_error"]
@@ -246,22 +250,23 @@ def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
 
 def _groups(summary: dict[str, Any]) -> Sheet:
     entries = summary["groups"]
-    rough = [entry["fidelity"] < 0.8 for entry in entries]
     lower, upper = (_numbers(entries, key) for key in ("offset_lower", "offset_upper"))
     same = all(entry["offset_lower"] == entry["offset_upper"] for entry in entries)
+    rules, apart = [], []
+    for entry in entries:  # a rule that is rough needs more words
+        rough = entry["fidelity"] < 0.8
+        rules.append(cell(f"{'roughly ' * rough}{entry['rule']}"))
+        apart.append(cell(entry["features"] or None if rough else None))
     exceptions = (POOLED, INFINITE, REFUSED)
     columns = [
         ("Group", [cell(f"group {entry['group']}") for entry in entries]),
-        ("Rule", [cell(f"{'roughly ' * bad}{entry['rule']}") for entry, bad in zip(entries, rough, strict=True)]),
+        ("Rule", rules),
         *([("Offset", lower)] if same else [("Lower offset", lower), ("Upper offset", upper)]),
         ("Promised", _cells(entries, "promised", share)),
         ("Exception", _cells(entries, "guarantee", lambda kind: cell(kind if kind in exceptions else None))),
         ("Calibration rows", _cells(entries, "n")),
         ("Rule fits", _cells(entries, "fidelity", lambda fit: Cell(f"{100 * fit:.0f}\u00a0%", fit))),
-        (
-            "What sets it apart",
-            [cell(entry["features"] or None if bad else None) for entry, bad in zip(entries, rough, strict=True)],
-        ),
+        ("What sets it apart", apart),
     ]
     numbers = [int(entry["group"]) for entry in entries]
     return _sheet("groups", "Groups, their rules and offsets", columns, groups=numbers)
@@ -311,15 +316,3 @@ def _selection(name: str, entries: Entries) -> Sheet:
         ("Standard error", _numbers(entries, "standard_error")),
     ]
     return _sheet(name, "Partitions that were tried on the training rows", columns, SELECTION_RULE)
-
-
-#: The name of a table, the part of the summary that it needs, and the function that makes it.
-_MAKERS = (
-    ("methods", "methods", _methods),
-    ("measures", "methods", _measures),
-    ("differences", "differences", _differences),
-    ("coverage_by_group", "coverage_by_group", _coverage_by_group),
-    ("groups", "groups", _groups),
-    ("importance", "importance", _importance),
-    ("widths", "widths", _widths),
-)

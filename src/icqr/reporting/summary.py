@@ -1,18 +1,35 @@
-"""The summary: everything that a report says, as one dict of plain values."""
+"""The summary: everything that a report says, as one dict of plain values, from whatever was given to it."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from icqr.auditing.audits import Audit
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from icqr._predicting import IntervalRegressor
+from icqr._tables import IntArray, as_table
+from icqr.auditing import Audit, Comparison
+from icqr.auditing.audits import audit_rows
+from icqr.auditing.comparison import compare_rows, named_methods
 from icqr.auditing.findings import HOLDS, OVER, UNDER, listed, percent, plain, promise, records, rows_of
+from icqr.auditing.inputs import Audited, prepare
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
-from icqr.reporting.evidence import Evidence, gather
-from icqr.reporting.origins import choice_of_k, how_computed, importance_sentence, remarks, selections
+from icqr.plots.displays import target_name
+from icqr.reporting.origins import (
+    choice_of_k,
+    importance_sentence,
+    library_versions,
+    model_facts,
+    remarks,
+    selections,
+)
 
 #: Version of the dict's form.
 FORMAT = "icqr-report/1"
@@ -80,87 +97,214 @@ def summary_of(
     seconds: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return the dict of :func:`summarize`."""
-    names = list(evidence.audits or evidence.models)
+    model, audits, names = evidence.model, evidence.audits, list(evidence.audits or evidence.models)
     if seconds is not None and set(map(str, seconds)) != set(names):
         raise ValueError(f"seconds must be a dict with a number for each method, {names}, got {list(seconds)}")
-    model, target = evidence.model, f" for {evidence.y_name}" if evidence.y_name else ""
+
+    audit = next(iter(audits.values()), None)
+    columns = None if model is None else model.n_features_in_
+    data = {
+        "target": evidence.y_name or None,
+        "columns": columns if evidence.X is None else as_table(evidence.X).shape[1],
+        "rows checked": None if audit is None else int(audit.numbers["n"]),
+    }
+    computed = {
+        "about": {str(key): value if isinstance(value, int | float) else str(value) for key, value in about.items()}
+        if about
+        else {},
+        "data": {key: value for key, value in data.items() if value is not None},
+        "models": [model_facts(name, evidence.models.get(name)) for name in names],
+        "audit": None if audit is None else audit.method,
+        "versions": library_versions(evidence.models.values()),
+    }
+    target = f" for {evidence.y_name}" if evidence.y_name else ""
     parts: dict[str, Any] = {
         "format": FORMAT,
         "title": f"Prediction intervals{target}" if title is None else str(title),
         "made": datetime.now(UTC).isoformat(timespec="minutes"),
         "promised": evidence.coverage,
-        "verdict": _verdict(evidence),
+        "verdict": _verdict(audits, evidence.coverage),
         "in_detail": evidence.main,
-        **(_checked_parts(evidence) if evidence.audits else {}),
+        **(_checked_parts(evidence) if audits else {}),
         "groups": model.groups_ if model is not None and model.n_groups_ > 1 else None,
         "importance": getattr(model, "importances_", None),
         "importance_sentence": None if model is None else importance_sentence(model),
         "choice_of_k": None if model is None else choice_of_k(model),
         "selection": selections(evidence.models) or None,
         "seconds": None if seconds is None else {str(name): float(value) for name, value in seconds.items()},
-        "computed": how_computed(evidence, about or {}),
+        "computed": computed,
     }
     summary: dict[str, Any] = plain({key: value for key, value in parts.items() if value is not None})
     return summary
 
 
+# -- What was given --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All that a report can draw on; what was not given is empty.
+
+    Attributes
+    ----------
+    coverage : float
+        What is promised.
+    audits : dict
+        By method; empty for a model without rows to check it on.
+    comparison : Comparison or None
+        If there are several methods.
+    models : dict
+        The methods that are icqr models.
+    rows : dict
+        By method: the rows with their intervals.
+    X : table or None
+        Features, as given.
+    y_name : str or None
+        Name of the target.
+    """
+
+    coverage: float
+    audits: dict[str, Audit] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    models: dict[str, IntervalRegressor] = field(default_factory=dict)
+    rows: dict[str, Audited] = field(default_factory=dict)
+    X: Any = None
+    y_name: str | None = None
+
+    @property
+    def main(self) -> str:
+        """The method that is shown in detail: the first model with several groups, or else the first method."""
+        grouped = (name for name, model in self.models.items() if model.n_groups_ > 1)
+        return next(grouped, next(iter(self.models or self.audits)))
+
+    @property
+    def model(self) -> IntervalRegressor | None:
+        """The model that is shown in detail, if it is one."""
+        return self.models.get(self.main)
+
+    @property
+    def labels(self) -> IntArray | None:
+        """Each row's group in the model that is shown in detail (-1: none known), if it has several."""
+        rows = self.rows.get(self.main)
+        if rows is None or not rows.groupings:
+            return None
+        (grouping,) = rows.groupings
+        return grouping.table["group"].to_numpy()[grouping.codes]
+
+
+def gather(subject: Any, X: Any = None, y: Any = None, methods: Any = None) -> Evidence:
+    """Bring what was given to :func:`icqr.reporting.report` into one form, or say what is missing."""
+    if isinstance(subject, Audit | Comparison):
+        return _gather_audited(subject, X, y, methods)
+    if methods is not None:
+        raise ValueError("methods goes with an audit or a comparison; a model speaks for itself, leave it out")
+
+    several = isinstance(subject, Mapping | list)
+    each = list(subject.values()) if isinstance(subject, Mapping) else subject if several else [subject]
+    if not each or not all(isinstance(model, IntervalRegressor) for model in each):
+        kinds = ", ".join(sorted({type(item).__name__ for item in each}))
+        raise TypeError(
+            "the first argument must be a fitted icqr model, a dict or list of such models, or what audit(…) or "
+            f"compare(…) gives, got {type(subject).__name__}{f' of {kinds}' if several and kinds else ''}; for "
+            "intervals of other libraries pass audit(y, intervals, X, coverage=0.9)"
+        )
+    models: dict[str, IntervalRegressor] = named_methods(subject if several else each)
+    if several and (X is None or y is None):
+        raise ValueError("X and y must be given with several models, got None; give rows that no model has seen")
+    if not several:
+        check_is_fitted(subject)
+        if X is None and y is None:
+            return Evidence(float(subject.coverage), models=models)
+        if X is None or y is None:
+            hint = "give both, or neither for a report of the model alone"
+            raise ValueError(f"X and y go together, got no {'X' if X is None else 'y'}; {hint}")
+
+    rows = {name: prepare(y, model, X, None, None) for name, model in models.items()}
+    first = next(iter(rows))
+    if several:
+        comparison = compare_rows(rows, first, 0, with_excess_risk=True)
+        return Evidence(comparison.coverage, comparison.audits, comparison, models, rows, X, target_name(y))
+    audit = audit_rows(rows[first], 0, with_excess_risk=True)
+    return Evidence(audit.coverage, {first: audit}, None, models, rows, X, target_name(y))
+
+
+def _gather_audited(subject: Audit | Comparison, X: Any, y: Any, methods: Any) -> Evidence:
+    """Join an audit or a comparison with the methods that it is of, if they are given."""
+    comparison = subject if isinstance(subject, Comparison) else None
+    named: dict[str, Any] = {}
+    if methods is not None and comparison is None:
+        named = {type(methods).__name__ if hasattr(methods, "predict_interval") else "intervals": methods}
+    elif methods is not None and comparison is not None:
+        by_name, names = named_methods(methods) if isinstance(methods, Mapping) else {}, list(comparison.audits)
+        if set(by_name) != set(names):
+            got = list(by_name) if isinstance(methods, Mapping) else type(methods).__name__
+            raise ValueError(f"methods must be a dict with the names that were compared, {names}, got {got}")
+        named = {name: by_name[name] for name in names}
+    audits = {next(iter(named), "intervals"): subject} if isinstance(subject, Audit) else dict(subject.audits)
+    models = {name: method for name, method in named.items() if isinstance(method, IntervalRegressor)}
+    if y is not None and not named:
+        raise ValueError("methods must be given with y, got None; give the model or intervals that were audited")
+    if y is None and len(models) < len(named):
+        raise ValueError("y must be given with intervals in methods, got None; give the rows that were audited")
+
+    rows = {} if y is None else {name: prepare(y, each, X, None, subject.coverage) for name, each in named.items()}
+    for name, audited in rows.items():
+        numbers = audits[name].numbers
+        n, share = len(audited.rows.y), float(np.mean(audited.rows.covered))
+        if n != numbers["n"] or not math.isclose(share, numbers["coverage"]):
+            raise ValueError(
+                f"X, y and methods must be what was audited: {numbers['n']:.0f} rows of which {name} covers "
+                f"{numbers['coverage']:.4f}, got {n} rows of which it covers {share:.4f}"
+            )
+    return Evidence(subject.coverage, audits, comparison, models, rows, X, target_name(y))
+
+
 # -- The verdict -----------------------------------------------------------------------------------------
 
 
-def _verdict(evidence: Evidence) -> dict[str, Any]:
+def _judged(audit: Audit) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
+    """Return an audit's status, what it says of all rows together, and the regions that fall short, worst first."""
+    regions, everywhere = audit.regions, audit.regions["kind"] == "all rows"
+    (whole,), short = records(regions[everywhere]), records(regions[~everywhere & (regions["verdict"] == UNDER)])
+    if whole["verdict"] == UNDER:
+        return "broken", whole, short
+    return "partly" if short else {HOLDS: "holds", OVER: "cautious"}.get(whole["verdict"], "unknown"), whole, short
+
+
+def _verdict(audits: Mapping[str, Audit], coverage: float) -> dict[str, Any]:
     """Return `sentence` and `status`; of several methods it is the best that any has, and `methods` are those."""
-    audits, promised = evidence.audits, promise(evidence.coverage)
     if not audits:
-        sentence = f"The model promises {promised}; it was not checked here on rows that it has not seen."
+        sentence = f"The model promises {promise(coverage)}; it was not checked here on rows that it has not seen."
         return {"status": "unchecked", "sentence": sentence}
     if len(audits) == 1:
         (audit,) = audits.values()
-        return {"status": _status(audit), "sentence": _verdict_sentence(audit)}
+        return {"status": _judged(audit)[0], "sentence": _verdict_sentence(audit)}
+
+    # Which methods keep the promise over all rows, and which break it.
+    judged = {name: _judged(audit) for name, audit in audits.items()}
+    verdicts = {name: whole["verdict"] for name, (_, whole, _) in judged.items()}
+    kept = [name for name, verdict in verdicts.items() if verdict in (HOLDS, OVER)]
+    broken = [f"{name} ({percent(audits[name].numbers['coverage'])})" for name in verdicts if verdicts[name] == UNDER]
+    unknown = [name for name, verdict in verdicts.items() if verdict not in (HOLDS, OVER, UNDER)]
+    who = [f"{listed(kept)} {'keeps' if len(kept) == 1 else 'keep'} it"] if kept else []
+    who += [f"{listed(broken)} {'breaks' if len(broken) == 1 else 'break'} it"] if broken else []
+    who += [f"there are too few rows to tell for {listed(unknown)}"] if unknown else []
 
     # No method is called the best: each is judged in regions of its own.
-    statuses = {name: _status(audit) for name, audit in audits.items()}
-    best = min(statuses.values(), key=list(STATUS_WORDS).index)
-    counts = [
-        f"{len(_short(audit)) or 'none'} of {len(audit.regions) - 1} with {name}" for name, audit in audits.items()
-    ]
+    counts = [f"{len(judged[name][2]) or 'none'} of {len(audits[name].regions) - 1} with {name}" for name in audits]
     looked = any(len(audit.regions) > 1 for audit in audits.values())
     short = f"of the regions looked at, these fall short: {listed(counts)}" if looked else "no regions were looked at"
-    sentence = f"{promised} is promised, and on average {_who_keeps_it(audits)}; {short}."
-    return {"status": best, "sentence": sentence, "methods": [name for name in audits if statuses[name] == best]}
-
-
-def _who_keeps_it(audits: Mapping[str, Audit]) -> str:
-    """Say which methods keep the promise over all rows and which break it."""
-    verdicts = {name: _whole(audit)["verdict"] for name, audit in audits.items()}
-    kept = [name for name, verdict in verdicts.items() if verdict in (HOLDS, OVER)]
-    unknown = [name for name, verdict in verdicts.items() if verdict not in (HOLDS, OVER, UNDER)]
-    broken = [f"{name} ({percent(audits[name].numbers['coverage'])})" for name in verdicts if verdicts[name] == UNDER]
-    parts = [f"{listed(kept)} {'keeps' if len(kept) == 1 else 'keep'} it"] if kept else []
-    parts += [f"{listed(broken)} {'breaks' if len(broken) == 1 else 'break'} it"] if broken else []
-    parts += [f"there are too few rows to tell for {listed(unknown)}"] if unknown else []
-    return listed(parts)
-
-
-def _whole(audit: Audit) -> dict[str, Any]:
-    """Return the audit of all rows together."""
-    return records(audit.regions[audit.regions["kind"] == "all rows"])[0]
-
-
-def _short(audit: Audit) -> list[dict[str, Any]]:
-    """Return the regions that fall short, worst first."""
-    regions = audit.regions
-    return records(regions[(regions["kind"] != "all rows") & (regions["verdict"] == UNDER)])
-
-
-def _status(audit: Audit) -> str:
-    verdict = _whole(audit)["verdict"]
-    if verdict == UNDER:
-        return "broken"
-    return "partly" if _short(audit) else {HOLDS: "holds", OVER: "cautious"}.get(verdict, "unknown")
+    best = min((status for status, _, _ in judged.values()), key=list(STATUS_WORDS).index)
+    return {
+        "status": best,
+        "sentence": f"{promise(coverage)} is promised, and on average {listed(who)}; {short}.",
+        "methods": [name for name, (status, _, _) in judged.items() if status == best],
+    }
 
 
 def _verdict_sentence(audit: Audit) -> str:
-    whole, short, looked = _whole(audit), _short(audit), len(audit.regions) - 1
+    _, whole, short = _judged(audit)
+    looked = len(audit.regions) - 1
     start = {
         HOLDS: "On average the promise holds" if short else "The intervals keep their promise",
         UNDER: "The promise is broken",
@@ -185,46 +329,37 @@ def _verdict_sentence(audit: Audit) -> str:
 def _checked_parts(evidence: Evidence) -> dict[str, Any]:
     """Return the parts that come from audits of rows."""
     audits, comparison, groups = evidence.audits, evidence.comparison, _coverage_by_group(evidence)
-    sentences = [
-        {"method": name, "summary": audit.summary, "sentences": list(audit.findings[:-1])}
-        for name, audit in audits.items()
-    ]
+    methods, sentences, widths = [], [], []
+    for name, audit in audits.items():
+        by_group = [group["methods"][name]["coverage"] for group in groups if name in group["methods"]]
+        elsewhere = audit.regions.loc[audit.regions["kind"] != "all rows", "verdict"]
+        methods.append(
+            {
+                "method": name,
+                "verdict": _judged(audit)[1]["verdict"],
+                **{key: audit.numbers[key] for key in METHOD_NUMBERS},
+                "lowest_group": min(by_group, default=None),
+                "highest_group": max(by_group, default=None),
+                "regions": len(elsewhere),
+                "undercovers": int((elsewhere == UNDER).sum()),
+                "overcovers": int((elsewhere == OVER).sum()),
+                "holds": int((elsewhere == HOLDS).sum()),
+            }
+        )
+        sentences.append({"method": name, "summary": audit.summary, "sentences": list(audit.findings[:-1])})
+        width = {key: audit.numbers[f"finite_width_{key}"] for key in WIDTHS}
+        widths.append({"method": name, **width, "n_infinite": int(audit.numbers["n_infinite"])})
     findings: dict[str, Any] = {"methods": sentences}
     if comparison is not None:
         findings["comparison"] = list(comparison.findings[len(audits) :])
-    widths = [
-        {
-            "method": name,
-            **{key: audit.numbers[f"finite_width_{key}"] for key in WIDTHS},
-            "n_infinite": int(audit.numbers["n_infinite"]),
-        }
-        for name, audit in audits.items()
-    ]
     return {
-        "methods": [_method(name, audit, groups) for name, audit in audits.items()],
+        "methods": methods,
         "differences": comparison.differences if comparison and len(comparison.differences) else None,
         "remarks": (remarks(evidence.models) or None) if len(audits) > 1 else None,
         "findings": findings,
         "coverage_by_group": groups or None,
         "widths": widths,
         "audits": {name: audit.to_dict() for name, audit in audits.items()},
-    }
-
-
-def _method(name: str, audit: Audit, groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the main numbers of a method."""
-    by_group = [group["methods"][name]["coverage"] for group in groups if name in group["methods"]]
-    elsewhere = audit.regions.loc[audit.regions["kind"] != "all rows", "verdict"]
-    return {
-        "method": name,
-        "verdict": _whole(audit)["verdict"],
-        **{key: audit.numbers[key] for key in METHOD_NUMBERS},
-        "lowest_group": min(by_group, default=None),
-        "highest_group": max(by_group, default=None),
-        "regions": len(elsewhere),
-        "undercovers": int((elsewhere == UNDER).sum()),
-        "overcovers": int((elsewhere == OVER).sum()),
-        "holds": int((elsewhere == HOLDS).sum()),
     }
 
 
@@ -236,14 +371,21 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
     numbers = {row["region"]: int(row["group"]) for row in groups if row["kind"] == "model group"}
     given = sorted((row["region"] for row in groups if row["kind"] == "group"), key=_natural_order)
     numbers |= {region: place for place, region in enumerate(given, start=max(numbers.values(), default=-1) + 1)}
-    # A user's own groups are called by their rule, which says more than a number; rules of clusters are approximate.
-    model = evidence.model
-    own = model is not None and isinstance(getattr(model, "partition_", None), GroupPartition)
-    rules = list(model.groups_["rule"]) if model is not None and own else []
 
-    measured = {name: _measured_in_groups(evidence, name, numbers) for name in evidence.audits}
+    # What each method covers in the groups that were given to its audit, and in those of the model shown in detail.
+    measured: dict[str, dict[int, dict[str, Any]]] = {}
+    for name, audit in evidence.audits.items():
+        rows = records(audit.regions[audit.regions["kind"] == "group"])
+        measured[name] = {numbers[row["region"]]: row for row in rows if row["region"] in numbers}
+        if evidence.labels is not None:
+            audited = evidence.rows[name]
+            table = coverage_by_group(audited.rows.y, audited.intervals, evidence.labels)
+            measured[name] |= {row["group"]: row for row in records(table.reset_index())}
     measured[evidence.main] |= {numbers[row["region"]]: row for row in groups}
-    entries = []
+
+    # A user's own groups are called by their rule, which says more than a number; rules of clusters are approximate.
+    model, entries = evidence.model, []
+    rules = list(model.groups_["rule"]) if model and isinstance(model.partition_, GroupPartition) else []
     for row in groups:
         number = numbers[row["region"]]
         known = row["group"] is not None and row["group"] >= 0
@@ -257,18 +399,6 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
         }
         entries.append(entry)
     return sorted(entries, key=lambda entry: (entry["group"] < 0, entry["group"]))
-
-
-def _measured_in_groups(evidence: Evidence, name: str, numbers: Mapping[str, int]) -> dict[int, dict[str, Any]]:
-    """Return a method's coverage by a group's number: in groups given to its audit, and in those shown in detail."""
-    regions = evidence.audits[name].regions
-    given = records(regions[regions["kind"] == "group"])
-    measured = {numbers[row["region"]]: row for row in given if row["region"] in numbers}
-    if evidence.labels is not None:
-        audited = evidence.rows[name]
-        table = coverage_by_group(audited.rows.y, audited.intervals, evidence.labels)
-        measured |= {row["group"]: row for row in records(table.reset_index())}
-    return measured
 
 
 def _natural_order(text: str) -> list[tuple[bool, float, str]]:
