@@ -1038,6 +1038,16 @@ def test_trees_that_would_crash_scikit_learn_are_refused(name: str, boosted: Pat
         load(crafted(boosted, change))
 
 
+def test_a_model_of_lightgbm_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    def cut(schema: dict[str, Any], files: Files) -> None:
+        node = node_at(schema, "model.model_.models_.0._Booster._handle")
+        node["content"] = json.dumps(json.loads(node["content"])[:500])
+
+    save(fitted(CQR(LIGHT), NUMBERS), tmp_path / "model.icqr")
+    with pytest.raises(ModelFileError, match="the model of LightGBM is cut off"):
+        load(crafted(tmp_path / "model.icqr", cut))
+
+
 def test_a_file_does_not_decide_how_many_jobs_are_started(tmp_path: Path) -> None:
     model = fitted(Naive(RandomForestRegressor(n_estimators=3, n_jobs=1), random_state=0), NUMBERS)
     save(model, tmp_path / "model.icqr")

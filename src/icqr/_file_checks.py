@@ -357,6 +357,12 @@ def _check_schema(schema: Any, sizes: Mapping[str, int], packed: int) -> set[str
         if "__id__" in node:
             raise ModelFileError("objects in schema.json refer to each other; icqr writes none that do")
         types.add(name)
+        # On a text that is cut off, LightGBM ends the process. (The text is JSON in JSON, with \n for a new line.)
+        if (
+            name == "lightgbm.Booster"
+            and r"\nend of parameters\n" not in node["content"]["content"]["_handle"]["content"]
+        ):
+            raise ModelFileError("the model of LightGBM is cut off")
         if "file" in node:
             part, ending = str(node["file"]), ".npy" if loader == "NdArrayNode" else ".bin"
             if part not in sizes or not part.endswith(ending):
