@@ -7,33 +7,41 @@ read a row group at a time: the largest row group sets the least memory that is 
 
 from __future__ import annotations
 
+import glob
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+try:
+    import pyarrow as pa
+    import pyarrow.dataset
+    import pyarrow.parquet
+except ImportError as error:
+    raise ImportError("Parquet files are read by pyarrow: pip install pyarrow") from error
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.dataset
-import pyarrow.parquet
 from sklearn.utils.validation import check_is_fitted
 
 from icqr._blocks import calibration_in_blocks, score_block
 from icqr._files import replacing
-from icqr._parquet import Files, listed, schema_of
 from icqr._predicting import Coverages, IntervalRegressor, interval_columns, interval_names
 from icqr._rows import naming
 from icqr._tables import IntArray
 from icqr.calibration import COVERAGES, MOST_SCORES, Calibration
 from icqr.regressors import QR
 
+Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 T = TypeVar("T")
 
 #: Rows worked on at a time.
 BLOCK_ROWS = 100_000
+#: Row groups of a file are read together up to about this many bytes, unpacked.
+PIECE_BYTES = 64_000_000
 _MERGED_AT_ONCE = 16
 
 
@@ -83,18 +91,17 @@ def calibrate(
     check_is_fitted(model)
     if isinstance(model, QR):
         return model.calibrate(None, None)  # refuses
-    source = _Source.open(model, files, [target], block_rows)
+    total, blocks = _opened(model, files, [target], block_rows)
     with tempfile.TemporaryDirectory(prefix="icqr-") as folder:
 
         def score_blocks(compared_share: float) -> _OnDisk:
             on_disk = _OnDisk(Path(folder))
-            for number, (where, X, batch) in enumerate(source.blocks()):
+            for number, (where, X, batch) in enumerate(blocks):
                 with naming(where):
                     y = batch.column(target).to_pandas()
                     on_disk.add(score_block(X, y, number, model, compared_share))
             return on_disk
 
-        total = int(source.data.count_rows())
         calibration = calibration_in_blocks(model, score_blocks, total, coverages, max_scores)
     return model.with_calibration(calibration)
 
@@ -164,47 +171,104 @@ def explain(
     return _write(model, files, Path(out), lambda X: model.explain(X, coverage), keep, block_rows)
 
 
-# -- Files -----------------------------------------------------------------------------------------------------------
+# -- Parquet files that are one table --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Rows of Parquet files, a block at a time.
+def list_files(files: Files) -> list[str]:
+    """Return the files that a path, a folder, a pattern or a list of them stands for, sorted within each."""
+    if not isinstance(files, str | os.PathLike):
+        return [path for item in files for path in list_files(item)]
+    path = os.fspath(files)
+    if os.path.isdir(path):
+        path = os.path.join(glob.escape(path), "**", "*.parquet")
+    elif os.path.exists(path):
+        return [path]
+    paths = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+    if not paths:
+        raise FileNotFoundError(f"there is no Parquet file at {os.fspath(files)}")
+    return paths
 
-    A file's column names are text; `names` are those that the model knows the features by.
+
+def open_files(files: Sequence[str], columns: Iterable[str] | None = None) -> Any:
+    """Return Parquet files as one dataset, whose schema has for each column a type that holds its values in all files.
+
+    Parameters
+    ----------
+    files : list of str
+        Parquet files.
+    columns : iterable of str, optional
+        The columns to read, which every file must have; by default all, and no file may have others.
+
+    Returns
+    -------
+    pyarrow.dataset.Dataset
     """
+    schemas = {}
+    for file in files:
+        try:
+            schemas[file] = pyarrow.parquet.read_schema(file).remove_metadata()
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{file} is not a Parquet file, or is damaged") from error
 
-    data: Any
-    names: list[Any]
-    block_rows: int
+    names = [name for schema in schemas.values() for name in schema.names] if columns is None else columns
+    names = list(dict.fromkeys(names))
+    for file, schema in schemas.items():
+        missing = [name for name in names if name not in schema.names]
+        if missing:
+            raise ValueError(f"{file} has no column {missing[0]!r}; its columns are {schema.names}")
 
-    @classmethod
-    def open(cls, model: IntervalRegressor, files: Files, others: Sequence[str], block_rows: int) -> _Source:
-        """Open files; that they have the model's columns and the others is checked before any work."""
-        if not isinstance(block_rows, int | np.integer) or block_rows < 1:
-            raise ValueError(f"block_rows must be a whole number, 1 or more, got {block_rows!r}")
-        paths = listed(files)
-        # A model fitted on an array takes all columns but the others, in their order.
-        known = getattr(model, "columns_", None)
-        names = [name for name in schema_of(paths).names if name not in others] if known is None else list(known)
-        schema = schema_of(paths, dict.fromkeys([*map(str, names), *others]))
-        return cls(pyarrow.dataset.dataset(paths, schema=schema, format="parquet"), names, block_rows)
+    selected = [pa.schema([schema.field(name) for name in names]) for schema in schemas.values()]
+    if len({*selected}) > 1:
+        # Categories become their values: a column may be categorical in one file and text in another.
+        for place, schema in enumerate(selected):
+            kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types]
+            selected[place] = pa.schema(list(zip(names, kinds, strict=True)))
+    try:
+        schema = pa.unify_schemas(selected, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"the files do not fit together: {error}. A column must be a number, or text, in all of them."
+        ) from error
+    return pyarrow.dataset.dataset(files, schema=schema, format="parquet")
 
-    def blocks(self) -> Iterator[tuple[str, pd.DataFrame, Any]]:
-        """Yield for each block where it is in words, its rows for the model, and all its columns."""
-        # No reading ahead: each batch ahead is memory.
-        batches = self.data.to_batches(
-            batch_size=self.block_rows, batch_readahead=0, fragment_readahead=0, use_threads=False
-        )
+
+def cut_files(data: Any) -> Iterator[Any]:
+    """Yield pieces of a dataset that can be read alone: row groups of a file, up to about `PIECE_BYTES` of them."""
+    for fragment in data.get_fragments():
+        places = np.cumsum([group.total_byte_size for group in fragment.row_groups]) // PIECE_BYTES
+        for place in np.unique(places):
+            yield fragment.subset(row_group_ids=np.flatnonzero(places == place).tolist())
+
+
+def _opened(
+    model: IntervalRegressor, files: Files, others: Sequence[str], block_rows: int
+) -> tuple[int, Iterator[tuple[str, pd.DataFrame, Any]]]:
+    """Return the number of rows, and for each block where it is in words, its rows for the model, and all its columns.
+
+    That the files have the model's columns and the others is checked before any work.
+    """
+    if not isinstance(block_rows, int | np.integer) or block_rows < 1:
+        raise ValueError(f"block_rows must be a whole number, 1 or more, got {block_rows!r}")
+    paths = list_files(files)
+    # A model fitted on an array takes all columns but the others, in their order.
+    known = getattr(model, "columns_", None)
+    names = [name for name in open_files(paths).schema.names if name not in others] if known is None else list(known)
+    data = open_files(paths, [*map(str, names), *others])
+
+    def blocks() -> Iterator[tuple[str, pd.DataFrame, Any]]:
         start = 0
-        for batch in batches:
+        # No reading ahead: each batch ahead is memory.
+        for batch in data.to_batches(batch_size=block_rows, batch_readahead=0, fragment_readahead=0, use_threads=False):
             if batch.num_rows:
-                X = batch.select([str(name) for name in self.names]).to_pandas()
-                yield f"in the rows from {start} on", X.set_axis(self.names, axis=1), batch
+                # A file's column names are text; the model may know them as numbers.
+                X = batch.select([str(name) for name in names]).to_pandas().set_axis(names, axis=1)
+                yield f"in the rows from {start} on", X, batch
                 start += batch.num_rows
 
+    return int(data.count_rows()), blocks()
 
-# -- Calibration -----------------------------------------------------------------------------------------------------
+
+# -- Scores and results ----------------------------------------------------------------------------------------------
 
 
 class _OnDisk:
@@ -230,9 +294,6 @@ class _OnDisk:
         return merge(results)
 
 
-# -- Prediction ------------------------------------------------------------------------------------------------------
-
-
 def _write(
     model: IntervalRegressor,
     files: Files,
@@ -241,26 +302,21 @@ def _write(
     keep: Sequence[str],
     block_rows: int,
 ) -> Path:
+    """Write the predictions of each block, beside the columns to keep."""
     check_is_fitted(model)
-    source = _Source.open(model, files, keep, block_rows)
-    writer = None
-    with replacing(out) as part:
-        try:
-            for where, X, batch in source.blocks():
-                with naming(where):
-                    predicted = pa.Table.from_pandas(predict(X), preserve_index=False)
-                twice = set(keep) & set(predicted.column_names)
-                if twice:
-                    raise ValueError(
-                        f"keep={list(keep)!r}: the result has columns of these names itself: {sorted(twice)}"
-                    )
-                kept = {name: batch.column(name) for name in keep}
-                table = pa.table({**kept, **{name: predicted.column(name) for name in predicted.column_names}})
-                writer = writer or pyarrow.parquet.ParquetWriter(part, table.schema)
-                writer.write_table(table)
-        finally:
-            if writer is not None:
-                writer.close()
-        if writer is None:
-            raise ValueError("the files have no rows; at least one is needed")
+    n_rows, blocks = _opened(model, files, keep, block_rows)
+    if not n_rows:
+        raise ValueError("the files have no rows; at least one is needed")
+    with replacing(out) as part, ExitStack() as stack:
+        writer = None
+        for where, X, batch in blocks:
+            with naming(where):
+                predicted = pa.Table.from_pandas(predict(X), preserve_index=False)
+            twice = set(keep) & set(predicted.column_names)
+            if twice:
+                raise ValueError(f"keep={list(keep)!r}: the result has columns of these names itself: {sorted(twice)}")
+            kept = {name: batch.column(name) for name in keep}
+            table = pa.table({**kept, **{name: predicted.column(name) for name in predicted.column_names}})
+            writer = writer or stack.enter_context(pyarrow.parquet.ParquetWriter(part, table.schema))
+            writer.write_table(table)
     return out

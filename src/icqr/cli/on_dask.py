@@ -20,7 +20,6 @@ from distributed.scheduler import KilledWorker
 from pyarrow.dataset import dataset, field
 
 from icqr import save
-from icqr._parquet import Piece, listed, pieces_of, schema_of
 from icqr.cli.console import block_progress, listed_names, note, say
 from icqr.cli.data import UserTable, check_column, check_gaps
 from icqr.cli.judging import check_report, judge, say_audit
@@ -49,6 +48,7 @@ from icqr.dask import (
     sample,
     write_parquet,
 )
+from icqr.streaming import cut_files, list_files, open_files
 
 #: Models that train on all rows, on the workers.
 _DASK_ESTIMATORS = {
@@ -186,10 +186,10 @@ def _open_blocks(
     ignore: Collection[str] = (),
 ) -> BlockTable:
     """Open Parquet files (a file, a folder or a pattern); columns are chosen as in `read_data`."""
-    files = [str(Path(file).absolute()) for file in listed(data)]  # workers may be in another folder
-    fields = [column for column in schema_of(files) if not is_written_index(column.name)]
-    pieces = pieces_of(files)
-    n_rows = sum(piece.n_rows for piece in pieces)
+    files = [str(Path(file).absolute()) for file in list_files(data)]  # workers may be in another folder
+    opened = open_files(files)
+    fields = [column for column in opened.schema if not is_written_index(column.name)]
+    n_rows = opened.count_rows()
     if not n_rows or not fields:
         raise ValueError(f"{data}: {len(files):,} files without a row")
 
@@ -205,7 +205,7 @@ def _open_blocks(
     example = _converted(schema.empty_table(), texts, tuple(keep), notes)
     with dask.config.set({"dataframe.convert-string": False}):  # text as the local engine has it
         options = {"schema": schema, "texts": texts, "kept": tuple(keep)}
-        frame = dd.from_map(_read_block, pieces, **options, meta=example, label="read-parquet")
+        frame = dd.from_map(_read_block, list(cut_files(opened)), **options, meta=example, label="read-parquet")
     return BlockTable(data, frame, example, n_rows, notes, unused)
 
 
@@ -213,10 +213,11 @@ def _holds_text(kind: Any) -> bool:
     return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-def _read_block(piece: Piece, columns: Any = None, *, schema: Any, texts: Sequence[str], kept: Sequence[str]) -> Any:
+def _read_block(piece: Any, columns: Any = None, *, schema: Any, texts: Sequence[str], kept: Sequence[str]) -> Any:
     """Read a piece of a file; Dask asks for the `columns` that are used."""
     names = schema.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
-    return _converted(piece.read(pa.schema([schema.field(name) for name in names])), texts, kept, [])
+    read = piece.to_table(schema=pa.schema([schema.field(name) for name in names]), use_threads=False)
+    return _converted(read, texts, kept, [])
 
 
 def _converted(table: Any, texts: Sequence[str], kept: Sequence[str], notes: list[str]) -> pd.DataFrame:

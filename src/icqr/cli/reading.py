@@ -96,11 +96,9 @@ def read_file(path: str, text_format: TextFormat, as_text: Collection[str], keep
 
 def read_parquet_files(pattern: str) -> Any:
     """Read the Parquet files of a pattern, in the order of their names, as one table."""
-    from icqr._parquet import listed, pieces_of, schema_of
+    from icqr.streaming import list_files, open_files
 
-    files = listed(pattern)
-    schema = schema_of(files)
-    return pa.concat_tables([schema.empty_table(), *(piece.read(schema) for piece in pieces_of(files))])
+    return open_files(list_files(pattern)).to_table()
 
 
 # -- Files -----------------------------------------------------------------------------------------------
