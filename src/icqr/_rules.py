@@ -250,6 +250,13 @@ class _GroupFeatures:
         self.distinct = [values for values, _ in pairs]
         self.ranks = np.array([ranks for _, ranks in pairs], dtype=np.intp).T
 
+        # How columns and their values are called; the code of a category is its matrix column.
+        categories = ["" if category is None else str(category) for _, category in self.names]
+        self.columns: dict[int, Column] = {}
+        for place, (name, category), values in zip(self.places, self.names, self.distinct, strict=True):
+            two = [f"{value:.15g}" for value in values] if len(values) == 2 else None
+            self.columns[int(place)] = Column(str(name), categories if category is not None else two)
+
     def best_rule(self, inside: BoolArray) -> tuple[str, float]:
         """Return the rule of the leaf that overlaps most with the group, and the overlap (Jaccard's index)."""
         if not inside.any():
@@ -263,27 +270,17 @@ class _GroupFeatures:
         overlaps = hits / (np.bincount(leaves) + inside.sum() - hits)
         best = int(overlaps.argmax())
 
-        steps = sorted(tree_paths(tree)[best], key=lambda step: step.feature)
-        rule = simplified(self._condition(*step) for step in steps)
-        return words(rule, self._columns()), float(overlaps[best])
-
-    def _condition(self, feature: int, rank: int, larger: bool) -> Within | Equals:
-        place, values = int(self.places[feature]), self.distinct[feature]
-        if self.names[feature][1] is not None:
-            return Equals(place, feature, negated=not larger)
-        if len(values) == 2:
-            return Equals(place, float(larger))
-        cut = cut_between(values[rank], values[rank + 1], bool(np.all(values == np.round(values))), digits=3)
-        return Within(place, cut, math.inf) if larger else Within(place, -math.inf, cut)
-
-    def _columns(self) -> dict[int, Column]:
-        """Return how columns are called; the code of a category is its matrix column."""
-        categories = ["" if category is None else str(category) for _, category in self.names]
-        columns = {}
-        for place, (name, category), values in zip(self.places, self.names, self.distinct, strict=True):
-            two = [f"{value:.15g}" for value in values] if len(values) == 2 else None
-            columns[int(place)] = Column(str(name), categories if category is not None else two)
-        return columns
+        conditions: list[Within | Equals] = []
+        for feature, rank, larger in sorted(tree_paths(tree)[best], key=lambda step: step.feature):
+            place, values = int(self.places[feature]), self.distinct[feature]
+            if self.names[feature][1] is not None:
+                conditions.append(Equals(place, feature, negated=not larger))
+            elif len(values) == 2:
+                conditions.append(Equals(place, float(larger)))
+            else:
+                cut = cut_between(values[rank], values[rank + 1], bool(np.all(values == np.round(values))), digits=3)
+                conditions.append(Within(place, cut, math.inf) if larger else Within(place, -math.inf, cut))
+        return words(simplified(conditions), self.columns), float(overlaps[best])
 
     def differences(self, inside: BoolArray) -> str:
         """Return the three columns whose mean inside differs most from the mean of all, in standard deviations."""

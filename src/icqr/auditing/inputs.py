@@ -85,19 +85,9 @@ def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None)
 def as_intervals(intervals: Any, n: int) -> FloatArray:
     """Return the intervals of n rows as an (n, 2) array, whichever library they come from.
 
-    Parameters
-    ----------
-    intervals : array, table or tuple
-        (n, 2) or (n, 2, 1) bounds (crepes, MAPIE); a table with two columns; (prediction, bounds) (MAPIE); (lower,
-        upper); (prediction, lower, upper) (puncc, whose prediction may be None or quantiles). A plain list of two pairs
-        is taken as two rows.
-    n : int
-        Number of rows.
-
-    Examples
-    --------
-    >>> as_intervals(([1, 2, 3], [0, 1, 2], [2, 3, 4]), 3).tolist()
-    [[0.0, 2.0], [1.0, 3.0], [2.0, 4.0]]
+    (n, 2) or (n, 2, 1) bounds (crepes, MAPIE); a table with two columns; (prediction, bounds) (MAPIE); (lower, upper);
+    (prediction, lower, upper) (puncc, whose prediction may be None or quantiles). A plain list of two pairs is taken as
+    two rows.
     """
     parts = list(intervals) if isinstance(intervals, tuple | list) and len(intervals) in (2, 3) else []
     shapes: list[tuple[Any, ...]] = [np.shape(part) for part in parts]

@@ -170,9 +170,9 @@ def _proposed(columns: Sequence[Column], values: FloatArray, covered: BoolArray)
     for place, column in enumerate(columns):
         known = np.sort(values[~np.isnan(values[:, place]), place])
         if column.levels is None:
-            cuts = _cuts(known)
+            bins, cuts = _parted(place, known)
             kind = column.name if column.name.startswith("interval ") else "feature bin"
-            regions += [Region((condition,), kind) for condition in _bins(place, known, cuts)]
+            regions += [Region((condition,), kind) for condition in bins]
             splits += [_Cuts(place, cuts)] if len(cuts) else []
         else:
             distinct, counts = np.unique(known, return_counts=True)
@@ -187,26 +187,23 @@ def _proposed(columns: Sequence[Column], values: FloatArray, covered: BoolArray)
     return regions + _tree_regions(columns, values, covered, splits)
 
 
-def _bins(place: int, known: FloatArray, cuts: FloatArray) -> Rule:
-    """Return equally large bins of sorted values; of a column with few values, a condition for each."""
-    distinct = np.unique(known)
-    if len(distinct) <= 2 * N_BINS:
-        return tuple(Equals(place, float(value)) for value in distinct) if len(distinct) > 1 else ()
-    ends = known[np.arange(1, N_BINS) * len(known) // N_BINS - 1]
-    edges = np.unique(cuts[np.minimum(np.searchsorted(cuts, ends), len(cuts) - 1)])
-    return tuple(Within(place, low, up) for low, up in zip([-math.inf, *edges], [*edges, math.inf], strict=True))
-
-
-def _cuts(known: FloatArray) -> FloatArray:
-    """Return short numbers that part sorted values: between all of them or, if there are many, between equal shares."""
-    distinct = np.unique(known)
-    ends = distinct
+def _parted(place: int, known: FloatArray) -> tuple[Rule, FloatArray]:
+    """Return bins of a column's sorted values, and short numbers that part them."""
+    # Cuts are between all values or, if there are many, between equal shares.
+    ends = distinct = np.unique(known)
     if len(distinct) > MOST_CUTS + 1:
         ends = np.unique(known[np.arange(1, MOST_CUTS + 1) * len(known) // (MOST_CUTS + 1) - 1])
     ends = ends[ends < distinct[-1]] if len(distinct) else ends
     following = distinct[np.searchsorted(distinct, ends, side="right")]
     whole = bool(np.all(distinct == np.round(distinct)))
-    return np.array([cut_between(low, up, whole, digits=2) for low, up in zip(ends, following, strict=True)])
+    cuts = np.array([cut_between(low, up, whole, digits=2) for low, up in zip(ends, following, strict=True)])
+
+    # Bins are equally large; of a column with few values there is one for each.
+    if len(distinct) <= 2 * N_BINS:
+        return tuple(Equals(place, float(value)) for value in distinct) if len(distinct) > 1 else (), cuts
+    last = known[np.arange(1, N_BINS) * len(known) // N_BINS - 1]
+    edges = np.unique(cuts[np.minimum(np.searchsorted(cuts, last), len(cuts) - 1)])
+    return tuple(Within(place, low, up) for low, up in zip([-math.inf, *edges], [*edges, math.inf], strict=True)), cuts
 
 
 class _Cuts(NamedTuple):
