@@ -1,18 +1,19 @@
-"""The commands of `icqr`: what can be typed, with help. What a command does is imported only when it runs."""
+"""The commands of `icqr`: what can be typed, with help, and the steps of each. Libraries are imported when it runs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from inspect import Parameter, Signature, cleandoc, signature
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 import icqr
-from icqr.cli import console, options
-from icqr.cli.options import AuditOptions, Engine, PredictOptions, Setting, Source, TextFormat
+from icqr.cli import options
+from icqr.cli.console import note, progress, say, say_json, say_sheet, tell, warnings_as_lines
+from icqr.cli.options import AuditOptions, Engine, PredictOptions, Setting, Source, TextFormat, flag, option
 
 app = typer.Typer(
     name="icqr",
@@ -26,6 +27,25 @@ app = typer.Typer(
 )
 
 
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and end the process with its exit code; an error that the user can mend is one line."""
+    try:
+        with warnings_as_lines():
+            app(arguments, prog_name="icqr")
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        text = str(error)
+        if isinstance(error, MemoryError):
+            text = "not enough memory; give fewer rows or columns"
+        elif isinstance(error, OSError) and error.filename is not None:
+            text = f"{error.filename}: {error.strerror}"
+        tell("error", text, "bold red")
+        sys.exit(1)
+    except SystemExit as ended:
+        if ended.code == 130:
+            tell("error", "interrupted", "bold red")
+        raise
+
+
 def _command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command: its docstring is the help, and a bundle of options stands for each of them."""
 
@@ -37,7 +57,7 @@ def _command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., No
             bundle = bundles.get(parameter.name)
             flat = [parameter] if bundle is None else signature(bundle).parameters.values()
             hints = kinds if bundle is None else get_type_hints(bundle, include_extras=True)
-            parameters += [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[one.name]) for one in flat]
+            parameters += [part.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[part.name]) for part in flat]
 
         def command(**values: Any) -> None:
             for name, bundle in bundles.items():
@@ -70,6 +90,9 @@ def _every_command(
     pass
 
 
+# -- The commands ----------------------------------------------------------------------------------------
+
+
 @_command(
     "icqr compare",
     "icqr compare bike",
@@ -83,8 +106,7 @@ def compare(
     text_format: TextFormat,
     data: options.DataOrNothing = None,
     report: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="The report, HTML. Without this option: report.html; with --json, none."),
+        str | None, option("FILE", "The report, HTML. Without this option: report.html; with --json, none.")
     ] = None,
     json: options.AsJson = False,
 ) -> None:
@@ -96,8 +118,8 @@ def compare(
     """
     from icqr.cli.judging import compare_methods
 
-    destination = "report.html" if report is None and not json else report
-    compare_methods(data, source, text_format, setting, destination, json)
+    report = "report.html" if report is None and not json else report
+    compare_methods(data, source, text_format, setting, report, json)
 
 
 @_command(
@@ -111,15 +133,15 @@ def compare(
 def fit(
     data: options.Data,
     source: Source,
-    out: Annotated[str, typer.Option(metavar="FILE", help="The model's file; its name ends in .icqr.")],
+    out: Annotated[str, option("FILE", "The model's file; its name ends in .icqr.")],
     setting: Setting,
     text_format: TextFormat,
     engine: Engine,
     recommended: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--recommended",
-            help="The recommended setting: bounds in two stages, groups chosen from the training rows. Takes several "
+            "The recommended setting: bounds in two stages, groups chosen from the training rows. Takes several "
             "times as long.",
         ),
     ] = False,
@@ -138,9 +160,23 @@ def fit(
 
         fit_on_dask(data, source, setting, recommended, out, engine.scheduler)
         return
-    from icqr.cli.models import fit_model
+    from icqr.cli import models
+    from icqr.cli.data import read_rows
 
-    fit_model(data, source, text_format, setting, recommended, out)
+    models.check_destination(out, "--out", models.MODEL_ENDINGS)
+    estimator = models.make_model(setting.model)
+    with progress(3) as begin:
+        begin("Reading the data")
+        described, X, y, remarks = read_rows(data, source, text_format)
+        parameters = models.make_parameters(setting, estimator, X.columns, recommended)
+        for text in remarks:
+            note(text)
+        models.check_no_gaps(setting.model, estimator, X)
+        begin(f"Fitting and calibrating ({setting.model})", own_bar=setting.model == "network")
+        model = icqr.ICQR(**parameters).fit(X, y)
+        begin("Writing the model")
+        icqr.save(model, out)
+    models.say_fitted(described, model, out)
 
 
 @_command(
@@ -161,9 +197,27 @@ def predict(
 
         predict_on_dask(model, data, wanted, engine.scheduler)
         return
-    from icqr.cli.models import predict_rows
+    from icqr.cli import models
+    from icqr.cli.data import read_data
 
-    predict_rows(model, data, text_format, wanted)
+    if wanted.out != "-":
+        models.check_destination(wanted.out, "--out", models.TABLE_ENDINGS)
+    with progress(3) as begin:
+        begin("Reading the model and the data")
+        fitted = models.load_model(model)
+        as_text, only = models.columns_to_read(fitted)
+        table = read_data(data, text_format, as_text=as_text, only=only, keep=wanted.kept)
+        X = models.features_of(fitted, table, wanted.kept, "--keep")
+
+        begin(f"Predicting {len(X):,} rows")
+        explained = fitted.explain(X, wanted.coverage)
+        predicted = models.chosen_columns(explained, wanted)
+        models.note_novel_rows(explained["novelty"], int(fitted.calibration_.sizes.sum()))
+
+        begin("Writing the intervals")
+        models.write_table([table.kept[wanted.kept], predicted], wanted.out)
+    if wanted.out != "-":
+        say(models.predicted_words(fitted, wanted, len(X), int((explained["promised"] == 0).sum())))
 
 
 @_command(
@@ -175,18 +229,41 @@ def recalibrate(
     data: options.Data,
     text_format: TextFormat,
     target: options.Target = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Another file. Without this option MODEL is replaced.")
-    ] = None,
+    out: Annotated[str | None, option("FILE", "Another file. Without this option MODEL is replaced.")] = None,
     drop_missing: options.DropMissing = False,
 ) -> None:
     """Calibrate a model with fresh rows; its quantile model and groups stay as they are.
 
     DATA must hold rows that the model was not fitted on, with the target.
     """
-    from icqr.cli.models import recalibrate_model
+    from icqr.cli import models
+    from icqr.cli.data import check_column, check_numbers, read_data
 
-    recalibrate_model(model, data, text_format, target, drop_missing, out)
+    out = model if out is None else out
+    models.check_destination(out, "--out", models.MODEL_ENDINGS)
+    with progress(3) as begin:
+        begin("Reading the model and the data")
+        fitted = models.load_model(model)
+        as_text, only = models.columns_to_read(fitted)
+        wanted = None if only is None else [*only, *filter(None, [target])]
+        table = read_data(data, text_format, as_text=as_text, only=wanted)
+        target = table.target if target is None else target
+        if target is None:
+            raise ValueError("--target must be given: the column that holds what happened")
+        if only is not None and target in only:
+            raise ValueError(
+                f"--target {target}: the model was trained on this column, so it can't be what it predicts"
+            )
+        check_column(table.names, target, "--target")
+        rows = check_numbers(table.frame, {"--target": target}, drop_missing)
+        X = models.features_of(fitted, replace(table, frame=rows), [target], "--target")
+
+        begin(f"Calibrating with {len(X):,} rows")
+        fitted.calibrate(X, rows[target])
+        begin("Writing the model")
+        icqr.save(fitted, out)
+    models.say_model(fitted)
+    say(f"Model: {out}, calibrated with {len(X):,} rows of {table.name}")
 
 
 @_command(
@@ -205,60 +282,83 @@ def audit(data: options.Data, wanted: AuditOptions, text_format: TextFormat, eng
 
         audit_on_dask(data, wanted, engine.scheduler)
         return
-    from icqr.cli.judging import audit_intervals
+    from icqr.cli.data import check_numbers, read_data
+    from icqr.cli.judging import check_report, judge, say_audit
 
-    audit_intervals(data, text_format, wanted)
+    check_report(wanted.report)
+    with progress(2) as begin:
+        begin("Reading the data")
+        table = read_data(data, text_format)
+        for text in table.notes:
+            note(text)
+        rows = check_numbers(table.frame, wanted.columns, wanted.drop_missing)
+        begin(f"Checking {len(rows):,} intervals")
+        result, summary = judge(rows, wanted, f"{table.name} ({len(rows):,} rows)")
+    say_audit(result, summary, wanted)
 
 
 @_command("icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
 def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     """Say what is in a model's file: what is promised, its groups, its columns. Nothing in the file is run."""
-    from icqr.cli.models import inspect_model
+    from icqr.auditing.findings import as_json
+    from icqr.cli import models
+    from icqr.reporting import summarize
 
-    inspect_model(model, json)
+    fitted = models.load_model(model)
+    kinds = models.kinds_of_columns(fitted)
+    if json:
+        say_json(as_json(summarize(fitted) | {"columns": kinds}))
+        return
+    models.say_model(fitted)
+    words = [f"{name!r} ({kind})" for name, kind in kinds.items()]
+    say(f"Columns: {', '.join(words[:50])}{f' and {len(words) - 50} more' if len(words) > 50 else ''}.")
 
 
 @_command("icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
 def plan(
-    rows: Annotated[int | None, typer.Option(metavar="N", min=0, help="Calibration rows in all.")] = None,
+    rows: Annotated[int | None, option("N", "Calibration rows in all.", min=0)] = None,
     coverage: options.Coverage = 0.9,
-    n_groups: Annotated[int, typer.Option(metavar="N", min=1, help="Groups, equally large.")] = 1,
-    precision: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="How far off it may be: 0.02 is two points.")
-    ] = None,
-    confidence: Annotated[
-        float, typer.Option(metavar="SHARE", help="The share of calibrations that this is for.")
-    ] = 0.9,
+    n_groups: Annotated[int, option("N", "Groups, equally large.", min=1)] = 1,
+    precision: Annotated[float | None, option("SHARE", "How far off it may be: 0.02 is two points.")] = None,
+    confidence: Annotated[float, option("SHARE", "The share of calibrations that this is for.")] = 0.9,
     json: options.AsJson = False,
 ) -> None:
     """Say how many calibration rows are needed, and how near to the promise a number of them comes."""
-    from icqr.cli.judging import say_plan
+    from icqr._sheet import Column, Sheet, cell, share, span
+    from icqr.auditing.findings import promise
 
-    say_plan(rows, coverage, n_groups, precision, confidence, json)
+    planned = icqr.plan(rows, coverage, n_groups, precision=precision, confidence=confidence)
+    if json:
+        say_json(planned.to_json())
+        return
+    say(planned.sentence, "bold")
+    say()
+    columns = [Column("Rows in a group"), Column("Rank"), Column("Promised"), Column("True coverage between")]
+    cells = [
+        [cell(n["rows"]), cell(n["rank"]), share(n["promised"]), span(n["band_lower"], n["band_upper"])]
+        for n in planned.to_dict()["table"]
+    ]
+    caption = f"Calibration rows in a group, and the coverage that {promise(confidence)} of all calibrations give"
+    say_sheet(Sheet(columns, cells, caption))
 
 
 @_command("icqr datasets", "icqr datasets --json")
 def datasets(json: options.AsJson = False) -> None:
     """List the data sets that can stand for DATA."""
-    from icqr.cli.judging import say_datasets
+    from icqr._sheet import Sheet
+    from icqr.auditing.findings import as_json
+    from icqr.datasets import list_datasets
 
-    say_datasets(json)
-
-
-def run(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and end the process with its exit code; an error that the user can mend is one line."""
-    try:
-        with console.warnings_as_lines():
-            app(arguments, prog_name="icqr")
-    except (ValueError, OSError, ImportError, MemoryError) as error:
-        text = str(error)
-        if isinstance(error, MemoryError):
-            text = "not enough memory; give fewer rows or columns"
-        elif isinstance(error, OSError) and error.filename is not None:
-            text = f"{error.filename}: {error.strerror}"
-        console.tell("error", text, "bold red")
-        sys.exit(1)
-    except SystemExit as ended:
-        if ended.code == 130:
-            console.tell("error", "interrupted", "bold red")
-        raise
+    known = list_datasets()
+    if json:
+        say_json(as_json(known))
+        return
+    named = known[["name", "rows", "columns", "target", "available"]]
+    sheet = Sheet.from_frame(
+        named.set_axis(["Name", "Rows", "Columns", "Target", "Here"], axis=1), "Data sets that can stand for DATA"
+    )
+    where = (
+        "Files are looked up in the folder that ICQR_DATA_HOME names and in the user's cache; where a public address "
+        "with the same bytes is known, they are downloaded when they are used."
+    )
+    say_sheet(replace(sheet, note=where))

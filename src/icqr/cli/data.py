@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from icqr.cli import notes
-from icqr.cli.console import did_you_mean, listed_names
-from icqr.cli.options import Source, TextFormat
-from icqr.cli.reading import (
-    MISSING,
-    RawTable,
+from icqr.cli.columns import (
+    FEWEST_VALUES,
+    PLAIN_NUMBERS,
     as_series,
     as_written,
-    check_width,
     is_written_index,
-    read_file,
-    read_parquet_files,
+    maybe_thousands,
 )
-from icqr.datasets import list_datasets, load_dataset, make_heteroscedastic
+from icqr.cli.console import did_you_mean, listed_names
+from icqr.cli.options import Source, TextFormat
+from icqr.cli.reading import RawTable, check_width, read_file, read_parquet_files
 
 #: Rows of the built-in data.
 _BUILT_IN = 8000
+#: A larger share of rows that are copies is worth a note.
+_MOST_COPIES = 0.01
+_ROW_NUMBER_NAMES = ("id", "index", "instant", "row", "rownames", "unnamed: 0", "column 1")
 
 
 @dataclass
@@ -86,16 +86,19 @@ def read_data(
     1  20.0  Genf
     """
     path = Path(data)
-    is_file = data == "-" or (path.exists() and not path.is_dir())
-    known = [] if is_file else list_datasets()["name"].tolist()
-    if data in known:
-        X, y = load_dataset(data)
-        frame = X.assign(**{str(y.name): y})
-        unused = [name for name in frame.columns if name in ignore]
-        kept = frame[[name for name in keep if name in frame.columns]]
-        return UserTable(data, frame.drop(columns=unused), target=str(y.name), kept=kept, unused=unused)
+    known = []
+    if data != "-" and (path.is_dir() or not path.exists()):
+        from icqr.datasets import list_datasets, load_dataset
 
-    if is_file or path.is_dir():  # of a folder the reader says what is in it
+        known = list_datasets()["name"].tolist()
+        if data in known:
+            X, y = load_dataset(data)
+            frame = X.assign(**{str(y.name): y})
+            unused = [name for name in frame.columns if name in ignore]
+            kept = frame[[name for name in keep if name in frame.columns]]
+            return UserTable(data, frame.drop(columns=unused), target=str(y.name), kept=kept, unused=unused)
+
+    if data == "-" or path.exists():  # of a folder the reader says what is in it
         raw = read_file(data, text_format, as_text, keep)
     elif any(sign in data for sign in "*?["):
         raw = RawTable(read_parquet_files(data))
@@ -103,8 +106,11 @@ def read_data(
         beside = [str(file) for file in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = did_you_mean(data, [*known, *beside])
         raise ValueError(f"there is no file {data!r}, and no data set of that name{hint}")
-    wanted = set(only) - set(ignore) if only is not None else None
-    return _as_user_table(raw, "standard input" if data == "-" else data, text_format, as_text, wanted, keep, ignore)
+
+    def is_read(column: str) -> bool:
+        return column not in ignore and (only is None or column in only)
+
+    return _as_user_table(raw, "standard input" if data == "-" else data, text_format, as_text, keep, is_read)
 
 
 def _as_user_table(
@@ -112,31 +118,27 @@ def _as_user_table(
     name: str,
     text_format: TextFormat,
     as_text: Collection[str],
-    only: Collection[str] | None,
     keep: Sequence[str],
-    ignore: Collection[str],
+    is_read: Callable[[str], bool],
 ) -> UserTable:
     table = raw.columns.drop_columns([column for column in raw.columns.column_names if is_written_index(column)])
     check_width(table.num_columns, name)
     columns = [str(column).strip() or f"column {place}" for place, column in enumerate(table.column_names, start=1)]
-
-    def is_read(column: str) -> bool:
-        return column not in ignore and (only is None or column in only)
-
     twice = [column for column, n in Counter(columns).items() if n > 1 and (is_read(column) or column in keep)]
     if twice:
         raise ValueError(f"{name} has columns of the same name: {listed_names(twice)}; rename them")
     if not table.num_rows or not table.num_columns:
         raise ValueError(f"{name} has a header but no rows")
 
-    found: list[str] = []
+    notes: list[str] = []
     if text_format.decimal is None and text_format.thousands is None:
-        found += [text for column, text in notes.maybe_thousands(raw.sample, MISSING) if is_read(column)]
+        notes += [text for column, text in maybe_thousands(raw.sample) if is_read(column)]
     frame = {
-        column: as_series(table.column(place), column, column in as_text, text_format, found)
+        column: as_series(table.column(place), column, column in as_text, text_format, notes)
         for place, column in enumerate(columns)
         if is_read(column)
     }
+
     kept = [column for column in keep if column in columns]
     if raw.texts is not None:
         texts = raw.texts.to_pandas()
@@ -145,7 +147,7 @@ def _as_user_table(
     else:
         copies = table.select([columns.index(column) for column in kept]).to_pandas().set_axis(kept, axis=1)
     unused = list(dict.fromkeys(column for column in columns if column not in frame))
-    return UserTable(name, pd.DataFrame(frame), found, kept=copies, unused=unused)
+    return UserTable(name, pd.DataFrame(frame), notes, kept=copies, unused=unused)
 
 
 # -- Rows ------------------------------------------------------------------------------------------------
@@ -156,6 +158,8 @@ def read_rows(
 ) -> tuple[str, pd.DataFrame, pd.Series[Any], list[str]]:
     """Return what the rows are, in words, their features, their target, and notes on what is odd about them."""
     if data is None:
+        from icqr.datasets import make_heteroscedastic
+
         X, y = make_heteroscedastic(_BUILT_IN, random_state=0, return_X_y=True)
         return f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)", X, y, []
 
@@ -175,13 +179,55 @@ def read_rows(
     X = frame.drop(columns=target)
     if not X.shape[1]:
         raise ValueError(f"{table.name} has no column beside the target {target!r}; there is nothing to predict from")
-    found = [*table.notes, *notes.odd_columns(X), *notes.odd_rows(frame, target)]
-    return (
-        f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})",
-        X,
-        frame[target].astype(float),
-        found,
-    )
+    described = f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})"
+    return described, X, frame[target].astype(float), [*table.notes, *_oddities(frame, X)]
+
+
+def _oddities(frame: pd.DataFrame, X: pd.DataFrame) -> list[str]:
+    """Return notes on columns that say nothing, and on rows that a split at random may not be right for."""
+    empty = [name for name in X if X[name].isna().all()]
+    constant = [name for name in X if X[name].nunique(dropna=False) == 1 and name not in empty and len(X) > 1]
+    numbering = [name for name in X if _numbers_rows(X[name])]
+    notes = [
+        f"columns {what}: {listed_names(map(str, names))}"
+        for what, names in (
+            ("without any value, which say nothing", empty),
+            ("with the same value in all rows, which say nothing", constant),
+            ("that seem to number the rows; if so, --ignore them", numbering),
+        )
+        if names
+    ]
+
+    copies = int(frame.duplicated().sum())
+    if copies > _MOST_COPIES * len(frame):
+        notes.append(
+            f"{copies:,} of {len(frame):,} rows are copies of other rows, the target included; if they are the same "
+            "case twice, take them out of the file: what trains must not calibrate, or intervals are too narrow"
+        )
+    ordered = []
+    for name in X.select_dtypes("number"):
+        known = X[name].dropna()
+        is_sorted = known.is_monotonic_increasing or known.is_monotonic_decreasing
+        if is_sorted and known.nunique() >= FEWEST_VALUES and name not in numbering:
+            ordered.append(str(name))
+    if ordered:
+        notes.append(
+            f"the rows are in the order of {listed_names(ordered)}; if that is time, a split at random promises too "
+            "much: fit on the older rows, and icqr recalibrate with the latest"
+        )
+    return notes
+
+
+def _numbers_rows(column: pd.Series[Any]) -> bool:
+    """Tell whether a column may only number the rows: whole numbers, none twice, in steps of one or named as an id."""
+    if not pd.api.types.is_integer_dtype(column.dtype) or len(column) < 10 or not column.is_unique:
+        return False
+    name = str(column.name).lower()
+    is_named = name in _ROW_NUMBER_NAMES or name.endswith(("_id", " id"))
+    return is_named or bool((column.diff().iloc[1:] == 1).all())
+
+
+# -- Checks ----------------------------------------------------------------------------------------------
 
 
 def check_column(known: Iterable[Any], name: str, option: str) -> None:
@@ -208,7 +254,7 @@ def check_numbers(frame: pd.DataFrame, names: Mapping[str, str], drop_missing: b
             )
             raise ValueError(
                 f"{option}: column {name!r} must hold numbers, but {len(wrong):,} of {len(known):,} values are text, "
-                f"for example {example}; numbers are read if {notes.PLAIN_NUMBERS}"
+                f"for example {example}; numbers are read if {PLAIN_NUMBERS}"
             )
     missing = frame[list(names.values())].isna()
     rows = missing.any(axis=1)

@@ -1,4 +1,4 @@
-"""icqr compare, audit, plan and datasets: how good intervals are, and what can be expected."""
+"""icqr compare and audit: how good intervals are."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
-from icqr import CQR, ICQR, QR, Naive, QuantileModel
+from icqr import CQR, ICQR, QR, Naive, QuantileModel, ResidualQuantiles
 from icqr._libraries import seeded
 from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
 from icqr._rows import check_target
-from icqr._sheet import Column, Sheet, cell, share, span
+from icqr._sheet import Column, Sheet
 from icqr._tables import FloatArray
-from icqr.auditing import Audit, audit, compare, plan
-from icqr.auditing.findings import as_json, promise
+from icqr.auditing import Audit, audit, compare
+from icqr.auditing.findings import as_json
 from icqr.calibration import quantile_levels
 from icqr.cli.console import Begin, listed_names, note, progress, say, say_all, say_json, say_sheet
-from icqr.cli.data import check_column, check_numbers, read_data, read_rows
+from icqr.cli.data import check_column, read_rows
 from icqr.cli.models import (
     LIBRARIES,
     PREDICTED,
@@ -32,11 +32,9 @@ from icqr.cli.models import (
     check_no_gaps,
     make_model,
     make_parameters,
-    make_partition,
     shared_parameters,
 )
 from icqr.cli.options import AuditOptions, Setting, Source, TextFormat
-from icqr.datasets import list_datasets
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
 
@@ -80,14 +78,14 @@ def compare_methods(
     report_path: str | None,
     json: bool,
 ) -> None:
-    """Do what `icqr compare` says."""
+    """Fit the five methods on the same rows, compare them on others, and print or write what was found."""
     estimator = seeded(make_model(setting.model), setting.seed)
     check_report(report_path)
     with progress(6) as begin:
         begin("Reading the data")
         described, X, y, remarks = read_rows(data, source, text_format)
         check_target(y, len(y), setting.y_limits)
-        make_partition(setting, X.columns)  # raises if there is no such column
+        parameters = make_parameters(setting, estimator, X.columns, recommended=False)
         for text in remarks:
             note(text)
         check_no_gaps(setting.model, estimator, X)
@@ -95,7 +93,7 @@ def compare_methods(
         # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
         X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=setting.seed)
         X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=setting.seed)
-        methods, seconds = _fit_methods(setting, estimator, X_train, y_train, X_cal, y_cal, begin)
+        methods, seconds = _fit_methods(setting, parameters, X_train, y_train, X_cal, y_cal, begin)
         begin("Checking the five methods")
         comparison = compare(methods, X_test, y_test, groups=setting.groups, random_state=setting.seed)
 
@@ -120,24 +118,23 @@ def compare_methods(
 
 
 def _fit_methods(
-    setting: Setting, estimator: Any, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, begin: Begin
+    setting: Setting, parameters: dict[str, Any], X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, begin: Begin
 ) -> tuple[dict[str, IntervalRegressor], dict[str, float]]:
     """Return the fitted methods, and the seconds that each took; all but the last share one quantile model."""
     own_bar = setting.model == "network"
     begin(f"Fitting the quantile model ({setting.model})", own_bar)
     start = perf_counter()
+    estimator = parameters["estimator"]
     bounds = QuantileModel(estimator, n_jobs=setting.jobs).fit(X, y, quantile_levels(setting.coverage, "both"))
     shared_seconds = perf_counter() - start
 
-    common = {"estimator": _SharedBounds(bounds), **shared_parameters(setting)}
-    median = {**common, "estimator": _SharedMedian(bounds)}
-    partition = make_partition(setting, X.columns)
+    common, shared = shared_parameters(setting), {"estimator": _SharedBounds(bounds)}
     methods: dict[str, IntervalRegressor] = {
-        "Naive": Naive(**median),
-        "QR": QR(**common),
-        "CQR": CQR(**common),
-        "ICQR": ICQR(**common, partition=partition, small_groups=setting.small_groups),
-        RECOMMENDED: ICQR(**make_parameters(setting, estimator, X.columns, recommended=True)),
+        "Naive": Naive(_SharedMedian(bounds), **common),
+        "QR": QR(**shared, **common),
+        "CQR": CQR(**shared, **common),
+        "ICQR": ICQR(**parameters | shared),
+        RECOMMENDED: ICQR(**parameters | {"estimator": ResidualQuantiles(estimator), "partition": "auto"}),
     }
     seconds: dict[str, float] = {}
     begin("Finding groups and calibrating")
@@ -193,20 +190,6 @@ def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
 # -- Audit -----------------------------------------------------------------------------------------------
 
 
-def audit_intervals(data: str, text_format: TextFormat, wanted: AuditOptions) -> None:
-    """Do what `icqr audit` says."""
-    check_report(wanted.report)
-    with progress(2) as begin:
-        begin("Reading the data")
-        table = read_data(data, text_format)
-        for text in table.notes:
-            note(text)
-        rows = check_numbers(table.frame, wanted.columns, wanted.drop_missing)
-        begin(f"Checking {len(rows):,} intervals")
-        result, summary = judge(rows, wanted, f"{table.name} ({len(rows):,} rows)")
-    say_audit(result, summary, wanted)
-
-
 def judge(rows: pd.DataFrame, wanted: AuditOptions, described: str) -> tuple[Audit, dict[str, Any]]:
     """Audit rows and write the report; return the audit, and a summary for machines."""
     if wanted.groups is not None:
@@ -252,47 +235,3 @@ def say_audit(result: Audit, summary: dict[str, Any], wanted: AuditOptions, coun
         say_sheet(replace(tables_of(summary)["coverage_by_group"], note=""), most=_MOST_GROUPS)
     if wanted.report is not None:
         say(f"Report: {wanted.report} (open it in a browser)")
-
-
-# -- Plan and data sets ----------------------------------------------------------------------------------
-
-
-def say_plan(
-    rows: int | None, coverage: float, n_groups: int, precision: float | None, confidence: float, json: bool
-) -> None:
-    """Do what `icqr plan` says."""
-    planned = plan(rows, coverage, n_groups, precision=precision, confidence=confidence)
-    if json:
-        say_json(planned.to_json())
-        return
-    say(planned.sentence, "bold")
-    say()
-    columns = [Column("Rows in a group"), Column("Rank"), Column("Promised"), Column("True coverage between")]
-    cells = [
-        [
-            cell(entry["rows"]),
-            cell(entry["rank"]),
-            share(entry["promised"]),
-            span(entry["band_lower"], entry["band_upper"]),
-        ]
-        for entry in planned.to_dict()["table"]
-    ]
-    caption = f"Calibration rows in a group, and the coverage that {promise(confidence)} of all calibrations give"
-    say_sheet(Sheet(columns, cells, caption))
-
-
-def say_datasets(json: bool) -> None:
-    """Do what `icqr datasets` says."""
-    known = list_datasets()
-    if json:
-        say_json(as_json(known))
-        return
-    named = known[["name", "rows", "columns", "target", "available"]]
-    where = (
-        "Files are looked up in the folder that ICQR_DATA_HOME names and in the user's cache; where a public address "
-        "with the same bytes is known, they are downloaded when they are used."
-    )
-    sheet = Sheet.from_frame(
-        named.set_axis(["Name", "Rows", "Columns", "Target", "Here"], axis=1), "Data sets that can stand for DATA"
-    )
-    say_sheet(replace(sheet, note=where))

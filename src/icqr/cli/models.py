@@ -1,27 +1,26 @@
-"""icqr fit, predict, recalibrate and inspect: a model and its file."""
+"""A model of the command: what options make of it, the columns it reads, its file, and what is said about it."""
 
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from sklearn.utils import get_tags
 
-from icqr import ICQR, GroupPartition, KMeansPartition, ResidualQuantiles, WholePartition, load, save
+from icqr import GroupPartition, KMeansPartition, ResidualQuantiles, WholePartition, load
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
 from icqr.auditing.findings import as_json, promise, records
-from icqr.cli import notes
-from icqr.cli.console import closest, listed_names, note, progress, say, say_json, say_sheet
-from icqr.cli.data import UserTable, check_column, check_numbers, read_data, read_rows
-from icqr.cli.options import PredictOptions, Setting, Source, TextFormat
+from icqr.cli.console import closest, listed_names, note, say, say_sheet
+from icqr.cli.data import UserTable, check_column
+from icqr.cli.options import PredictOptions, Setting
 from icqr.reporting import summarize
 from icqr.reporting.origins import two_stages
 from icqr.reporting.report_tables import tables_of
@@ -42,103 +41,8 @@ TABLE_ENDINGS = (".parquet", ".feather", ".csv", ".csv.gz", ".jsonl")
 PREDICTED = ["lower", "median", "upper", "group", "promised"]
 _GROUP_COLUMNS = ("Group", "Rule", "Offset", "Promised", "Exception", "Calibration rows")
 _MOST_GROUPS = 50  # as many as K-means makes
-
-
-# -- The commands ----------------------------------------------------------------------------------------
-
-
-def fit_model(
-    data: str, source: Source, text_format: TextFormat, setting: Setting, recommended: bool, out: str
-) -> None:
-    """Do what `icqr fit` says."""
-    check_destination(out, "--out", MODEL_ENDINGS)
-    estimator = make_model(setting.model)
-    with progress(3) as begin:
-        begin("Reading the data")
-        described, X, y, remarks = read_rows(data, source, text_format)
-        parameters = make_parameters(setting, estimator, X.columns, recommended)
-        for text in remarks:
-            note(text)
-        check_no_gaps(setting.model, estimator, X)
-        begin(f"Fitting and calibrating ({setting.model})", own_bar=setting.model == "network")
-        model = ICQR(**parameters).fit(X, y)
-        begin("Writing the model")
-        save(model, out)
-    say_fitted(described, model, out)
-
-
-def predict_rows(model_file: str, data: str, text_format: TextFormat, wanted: PredictOptions) -> None:
-    """Do what `icqr predict` says."""
-    if wanted.out != "-":
-        check_destination(wanted.out, "--out", TABLE_ENDINGS)
-    with progress(3) as begin:
-        begin("Reading the model and the data")
-        model = load_model(model_file)
-        as_text, only = columns_to_read(model)
-        table = read_data(data, text_format, as_text=as_text, only=only, keep=wanted.kept)
-        X = features_of(model, table, wanted.kept, "--keep")
-
-        begin(f"Predicting {len(X):,} rows")
-        explained = model.explain(X, wanted.coverage)
-        predicted = chosen_columns(explained, wanted)
-        for text in notes.novel_rows(explained["novelty"], int(model.calibration_.sizes.sum())):
-            note(text)
-
-        begin("Writing the intervals")
-        _write_table(pd.concat([table.kept[wanted.kept], predicted], axis=1), wanted.out)
-    if wanted.out != "-":
-        say(predicted_words(model, wanted, len(X), int((explained["promised"] == 0).sum())))
-
-
-def recalibrate_model(
-    model_file: str, data: str, text_format: TextFormat, target: str | None, drop_missing: bool, out: str | None
-) -> None:
-    """Do what `icqr recalibrate` says."""
-    destination = model_file if out is None else out
-    check_destination(destination, "--out", MODEL_ENDINGS)
-    with progress(3) as begin:
-        begin("Reading the model and the data")
-        model = load_model(model_file)
-        as_text, only = columns_to_read(model)
-        wanted = None if only is None else [*only, *filter(None, [target])]
-        table = read_data(data, text_format, as_text=as_text, only=wanted)
-        target = table.target if target is None else target
-        if target is None:
-            raise ValueError("--target must be given: the column that holds what happened")
-        if only is not None and target in only:
-            raise ValueError(
-                f"--target {target}: the model was trained on this column, so it can't be what it predicts"
-            )
-        check_column(table.names, target, "--target")
-        rows = check_numbers(table.frame, {"--target": target}, drop_missing)
-        X = features_of(model, replace(table, frame=rows), [target], "--target")
-
-        begin(f"Calibrating with {len(X):,} rows")
-        model.calibrate(X, rows[target])
-        begin("Writing the model")
-        save(model, destination)
-    _say_model(model, summarize(model))
-    say(f"Model: {destination}, calibrated with {len(X):,} rows of {table.name}")
-
-
-def inspect_model(model_file: str, json: bool) -> None:
-    """Do what `icqr inspect` says."""
-    model = load_model(model_file)
-    categories = {str(name): len(known) for name, known in _categories(model).items()}
-    names = map(str, range(model.n_features_in_) if model.columns_ is None else model.columns_)
-    kinds = {
-        name: f"{categories[name]} categor{'y' if categories[name] == 1 else 'ies'}"
-        if name in categories
-        else "numbers"
-        for name in names
-    }
-    summary = summarize(model) | {"columns": kinds}
-    if json:
-        say_json(as_json(summary))
-        return
-    _say_model(model, summary)
-    words = [f"{name!r} ({kind})" for name, kind in kinds.items()]
-    say(f"Columns: {', '.join(words[:50])}{f' and {len(words) - 50} more' if len(words) > 50 else ''}.")
+#: Of rows like the calibration rows, this share has a novelty of no more: it is a p-value.
+_NOVEL = 0.05
 
 
 # -- What options ask for --------------------------------------------------------------------------------
@@ -158,14 +62,6 @@ def make_model(name: str) -> Any:
     return getattr(importlib.import_module(module), class_name)(**parameters)
 
 
-def make_partition(setting: Setting, columns: Iterable[Any]) -> Any:
-    """Return the partition that --groups or --partition asks for."""
-    if setting.groups is None:
-        return WholePartition() if setting.partition == "whole" else KMeansPartition()
-    check_column(columns, setting.groups, "--groups")
-    return GroupPartition(setting.groups)
-
-
 def shared_parameters(setting: Setting) -> dict[str, Any]:
     """Return what options say about every method, as parameters of `Naive`, `QR`, `CQR` and `ICQR`."""
     return {
@@ -178,12 +74,15 @@ def shared_parameters(setting: Setting) -> dict[str, Any]:
 
 
 def make_parameters(setting: Setting, estimator: Any, columns: Iterable[Any], recommended: bool) -> dict[str, Any]:
-    """Return all that options say, as parameters of `ICQR`."""
+    """Return all that options say, as parameters of `ICQR`; refuse groups of a column that is not there."""
+    partition: Any = WholePartition() if setting.partition == "whole" else KMeansPartition()
     if recommended:
-        parts = {"estimator": ResidualQuantiles(estimator), "partition": "auto"}
-    else:
-        parts = {"estimator": estimator, "partition": make_partition(setting, columns)}
-    return {**parts, "small_groups": setting.small_groups, **shared_parameters(setting)}
+        estimator, partition = ResidualQuantiles(estimator), "auto"
+    elif setting.groups is not None:
+        check_column(columns, setting.groups, "--groups")
+        partition = GroupPartition(setting.groups)
+    own = {"estimator": estimator, "partition": partition, "small_groups": setting.small_groups}
+    return own | shared_parameters(setting)
 
 
 def check_no_gaps(name: str, estimator: Any, X: pd.DataFrame) -> None:
@@ -220,8 +119,9 @@ def check_destination(path: str, option: str, endings: Sequence[str]) -> None:
         raise ValueError(f"{option}: nothing may be written in the folder {str(file.parent)!r}; give another one")
 
 
-def _write_table(frame: pd.DataFrame, path: str) -> None:
-    """Write a table in the format that the end of its name says; to "-" as CSV on standard output."""
+def write_table(parts: Sequence[pd.DataFrame], path: str) -> None:
+    """Write tables side by side in the format that the end of the name says; to "-" as CSV on standard output."""
+    frame = pd.concat(parts, axis=1)
     if path == "-":
         frame.to_csv(sys.stdout, index=False)
         return
@@ -249,22 +149,31 @@ def load_model(model_file: str) -> IntervalRegressor:
     return model
 
 
-def _categories(model: IntervalRegressor) -> dict[Any, list[Any]]:
+def _categories(model: IntervalRegressor) -> dict[str, list[Any]]:
     """Return the categories of the columns that were text in training; of a model with its own pipeline, nothing."""
     residual = two_stages(model)
-    known: dict[Any, list[Any]] = {}
+    known: dict[str, list[Any]] = {}
     for part in [model.model_] if residual is None else residual.medians_:  # a fold may lack a category
         features = part.encoder_.features
         for name, values in {} if features is None else features.categories.items():
-            known[name] = list(dict.fromkeys([*known.get(name, []), *values]))
+            known[str(name)] = list(dict.fromkeys([*known.get(str(name), []), *values]))
     return known
+
+
+def kinds_of_columns(model: IntervalRegressor) -> dict[str, str]:
+    """Return what a model takes each column for, in words."""
+    counts = {name: len(known) for name, known in _categories(model).items()}
+    names = map(str, range(model.n_features_in_) if model.columns_ is None else model.columns_)
+    return {
+        name: f"{counts[name]} categor{'y' if counts[name] == 1 else 'ies'}" if name in counts else "numbers"
+        for name in names
+    }
 
 
 def columns_to_read(model: IntervalRegressor) -> tuple[list[str], list[str] | None]:
     """Return the columns that a model needs as text, and all that it needs (None: it knows no names)."""
-    as_text = [
-        str(name) for name, known in _categories(model).items() if all(isinstance(value, str) for value in known)
-    ]
+    categories = _categories(model).items()
+    as_text = [name for name, known in categories if all(isinstance(value, str) for value in known)]
     return as_text, None if model.columns_ is None else [str(name) for name in model.columns_]
 
 
@@ -283,9 +192,16 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
         raise ValueError(f"{table.name} lacks columns that the model was trained on: {listed_names(missing)}{hint}")
     if others:
         note(f"columns that the model does not use: {listed_names(others)}")
+
     X = table.frame[wanted]
-    for text in notes.new_categories(_categories(model), X):
-        note(text)
+    for name, known in _categories(model).items():
+        values = X[name].dropna()
+        new = values[~values.isin(known)]
+        if len(new):
+            note(
+                f"column {name!r}: {len(new):,} of {len(X):,} values are not among the categories that the model "
+                f"knows ({listed_names(map(str, new.unique()[:3]))}); they count as missing"
+            )
     return X
 
 
@@ -301,6 +217,17 @@ def chosen_columns(explained: Any, wanted: PredictOptions) -> Any:
 # -- Words -----------------------------------------------------------------------------------------------
 
 
+def note_novel_rows(novelty: pd.Series[Any], n_calibration: int) -> None:
+    """Tell the user if more rows are far from their group's centre than chance (four standard errors) explains."""
+    n, novel = len(novelty), int((novelty <= _NOVEL).sum())
+    error = math.sqrt(_NOVEL * (1 - _NOVEL) * (1 / n + 1 / max(n_calibration, 1)))
+    if novel > (_NOVEL + 4 * error) * n:
+        note(
+            f"{novel:,} of {n:,} rows are unlike those that the model was calibrated with (novelty {_NOVEL:g} or less, "
+            f"see --explain; {_NOVEL:.0%} of them would be by chance); what is promised is for rows like those"
+        )
+
+
 def predicted_words(model: IntervalRegressor, wanted: PredictOptions, n_rows: int, without: int) -> str:
     """Return how many intervals were written where, and for how many of them (`without`) nothing is promised."""
     words = f"{promise(model.coverage if wanted.coverage is None else wanted.coverage)} promised"
@@ -312,11 +239,13 @@ def predicted_words(model: IntervalRegressor, wanted: PredictOptions, n_rows: in
 def say_fitted(described: str, model: IntervalRegressor, out: str) -> None:
     """Print what a model was fitted on, what it promises, and where it is."""
     say(f"Data: {described}.")
-    _say_model(model, summarize(model))
+    say_model(model)
     say(f"Model: {out} ({Path(out).stat().st_size / 1000:,.0f} kB)")
 
 
-def _say_model(model: IntervalRegressor, summary: dict[str, Any]) -> None:
+def say_model(model: IntervalRegressor) -> None:
+    """Print what a model promises, and its groups."""
+    summary = summarize(model)
     (about,) = summary["computed"]["models"]
     rows = [f"{about[name]:,} {name}" for name in ("training rows", "calibration rows") if name in about]
     groups = "1 group" if about["groups"] == 1 else f"{about['groups']} groups"

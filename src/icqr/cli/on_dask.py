@@ -20,6 +20,7 @@ from distributed.scheduler import KilledWorker
 from pyarrow.dataset import dataset, field
 
 from icqr import save
+from icqr.cli.columns import as_series, is_text, is_written_index
 from icqr.cli.console import block_progress, listed_names, note, say
 from icqr.cli.data import UserTable, check_column, check_gaps
 from icqr.cli.judging import check_report, judge, say_audit
@@ -36,7 +37,6 @@ from icqr.cli.models import (
     say_fitted,
 )
 from icqr.cli.options import AuditOptions, PredictOptions, Setting, Source, TextFormat
-from icqr.cli.reading import as_series, is_text, is_written_index
 from icqr.dask import (
     ICQR,
     LostWorkerError,
@@ -200,17 +200,13 @@ def _open_blocks(
     schema = pa.schema([column for column, is_wanted in zip(fields, wanted, strict=True) if is_wanted])
     unused = [column.name for column, is_wanted in zip(fields, wanted, strict=True) if not is_wanted]
     # Text is text: whether it holds dates could be told only from all rows, and a block has some of them.
-    texts = tuple(column.name for column in schema if column.name in as_text or _holds_text(column.type))
+    texts = tuple(column.name for column in schema if column.name in as_text or is_text(column.type))
     notes: list[str] = []
     example = _converted(schema.empty_table(), texts, tuple(keep), notes)
     with dask.config.set({"dataframe.convert-string": False}):  # text as the local engine has it
         options = {"schema": schema, "texts": texts, "kept": tuple(keep)}
         frame = dd.from_map(_read_block, list(cut_files(opened)), **options, meta=example, label="read-parquet")
     return BlockTable(data, frame, example, n_rows, notes, unused)
-
-
-def _holds_text(kind: Any) -> bool:
-    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _read_block(piece: Any, columns: Any = None, *, schema: Any, texts: Sequence[str], kept: Sequence[str]) -> Any:

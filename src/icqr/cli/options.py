@@ -19,7 +19,17 @@ MODELS = ("hist", "lightgbm", "xgboost", "catboost", "forest", "network")
 SMALL_GROUPS = ("pooled", "infinite", "error")
 
 
-def _choice(name: str, allowed: Sequence[str], text: str) -> Any:
+def option(metavar: str, text: str, **more: Any) -> Any:
+    """Return an option that takes a value; `text` is its help."""
+    return typer.Option(metavar=metavar, help=text, **more)
+
+
+def flag(name: str, text: str) -> Any:
+    """Return an option that is given or not; `text` is its help."""
+    return typer.Option(name, help=text)
+
+
+def _choice(allowed: Sequence[str], text: str) -> Any:
     """Return an option with a choice; typer's own has no "did you mean"."""
 
     def check(value: str | None) -> str | None:
@@ -31,19 +41,17 @@ def _choice(name: str, allowed: Sequence[str], text: str) -> Any:
     def complete(incomplete: str) -> list[str]:
         return [value for value in allowed if value.startswith(incomplete)]
 
-    return typer.Option(name, metavar="NAME", help=text, callback=check, autocompletion=complete)
+    return option("NAME", text, callback=check, autocompletion=complete)
 
 
-def check_coverage(value: float | None) -> float | None:
-    """Refuse a coverage that is not allowed as a wrong use of the command."""
-    if value is None or 0 < value < 1:
-        return value  # without the import below: completion in the shell comes here too and must be quick
-    from icqr import calibration
+def _check_coverage(value: float | None) -> float | None:
+    if value is not None and not 0 < value < 1:
+        from icqr import calibration  # only now: completion in the shell comes here too and must be quick
 
-    try:
-        calibration.check_coverage(value)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        try:
+            calibration.check_coverage(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
     return value
 
 
@@ -66,41 +74,32 @@ _DATA_HELP = (
 DataOrNothing = Annotated[str | None, typer.Argument(metavar="DATA", help=_DATA_HELP)]
 Data = Annotated[str, typer.Argument(metavar="DATA", help=_DATA_HELP)]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model's file, written by icqr fit.")]
-Target = Annotated[str | None, typer.Option(metavar="COL", help="The column to predict. A known data set has its own.")]
-Coverage = Annotated[
-    float, typer.Option(metavar="SHARE", help="How often an interval should hold.", callback=check_coverage)
-]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of everything random.")]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and sentences.")]
+Target = Annotated[str | None, option("COL", "The column to predict. A known data set has its own.")]
+Coverage = Annotated[float, option("SHARE", "How often an interval should hold.", callback=_check_coverage)]
+Seed = Annotated[int, option("N", "Of everything random.", min=0)]
+DropMissing = Annotated[bool, flag("--drop-missing", "Leave out the rows whose target is missing.")]
+AsJson = Annotated[bool, flag("--json", "Print one JSON document instead of tables and sentences.")]
 
 
 @dataclass(frozen=True)
 class TextFormat:
     """How a CSV file is written, as far as the user says."""
 
-    encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a CSV file that is not UTF-8, for example latin-1.")
-    ] = None
-    decimal: Annotated[
-        str | None, _choice("--decimal", ".,", "The decimal sign in a CSV file: a point, or a comma.")
-    ] = None
+    encoding: Annotated[str | None, option("NAME", "Of a CSV file that is not UTF-8, for example latin-1.")] = None
+    decimal: Annotated[str | None, _choice(".,", "The decimal sign in a CSV file: a point, or a comma.")] = None
     thousands: Annotated[
-        str | None, _choice("--thousands", ",.' ", "The sign between thousands in a CSV file, as the comma in 1,250.")
+        str | None, _choice(",.' ", "The sign between thousands in a CSV file, as the comma in 1,250.")
     ] = None
     dates: Annotated[
         str | None,
-        typer.Option(
-            metavar="FORMAT",
-            help="How dates are written, for example %d.%m.%Y; those like 2024-12-31 need no format.",
+        option(
+            "FORMAT",
+            "How dates are written, for example %d.%m.%Y; those like 2024-12-31 need no format.",
             callback=_check_dates,
         ),
     ] = None
     no_header: Annotated[
-        bool,
-        typer.Option(
-            "--no-header", help="The first line of a CSV file is a row; its columns are 'column 1' and so on."
-        ),
+        bool, flag("--no-header", "The first line of a CSV file is a row; its columns are 'column 1' and so on.")
     ] = False
 
     def __post_init__(self) -> None:
@@ -119,10 +118,7 @@ class Source:
 
     target: Target = None
     drop_missing: DropMissing = False
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COL", help="Leave a column out, for example an id; may be repeated."),
-    ] = None
+    ignore: Annotated[list[str] | None, option("COL", "Leave a column out, for example an id; may be repeated.")] = None
 
     def __post_init__(self) -> None:
         if self.target in (self.ignore or ()):
@@ -134,21 +130,17 @@ class Setting:
     """Which intervals: the options on model, groups and calibration."""
 
     coverage: Coverage = 0.9
-    model: Annotated[str, _choice("--model", MODELS, f"The quantile model: {', '.join(MODELS)}.")] = "hist"
-    groups: Annotated[
-        str | None,
-        typer.Option(metavar="COL", help="Groups of your own: a column whose values they are (Mondrian)."),
-    ] = None
+    model: Annotated[str, _choice(MODELS, f"The quantile model: {', '.join(MODELS)}.")] = "hist"
+    groups: Annotated[str | None, option("COL", "Groups of your own: a column whose values they are (Mondrian).")] = (
+        None
+    )
     partition: Annotated[
         str | None,
-        _choice(
-            "--partition", ("kmeans", "whole"), "Clusters of similar rows (kmeans, the default), or one group (whole)."
-        ),
+        _choice(("kmeans", "whole"), "Clusters of similar rows (kmeans, the default), or one group (whole)."),
     ] = None
     small_groups: Annotated[
         str,
         _choice(
-            "--small-groups",
             SMALL_GROUPS,
             "What a group with too few calibration rows gets: the correction of all rows (or its own largest error), "
             "without a promise (pooled); an endless interval, which keeps it (infinite); or an error.",
@@ -156,17 +148,12 @@ class Setting:
     ] = "pooled"
     y_min: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER", help="The target is never less, for example 0 for prices; intervals are cut there."
-        ),
+        option("NUMBER", "The target is never less, for example 0 for prices; intervals are cut there."),
     ] = None
-    y_max: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="The target is never more; intervals are cut there.")
-    ] = None
+    y_max: Annotated[float | None, option("NUMBER", "The target is never more; intervals are cut there.")] = None
     seed: Seed = 0
     jobs: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Tasks run at the same time, -1 for one per core.", callback=_check_jobs),
+        int | None, option("N", "Tasks run at the same time, -1 for one per core.", callback=_check_jobs)
     ] = None
 
     def __post_init__(self) -> None:
@@ -190,24 +177,21 @@ class PredictOptions:
 
     out: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
+        option(
+            "FILE",
+            "The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
             "With --engine dask: a new folder, of Parquet files.",
         ),
     ] = "-"
     coverage: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Another coverage than the model's own.", callback=check_coverage),
+        float | None, option("SHARE", "Another coverage than the model's own.", callback=_check_coverage)
     ] = None
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
+        bool, flag("--explain", "Add calibration rows, rank, offsets, kind of guarantee, novelty and more.")
     ] = False
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COL", help="Copy a column of DATA, for example an id; may be repeated."),
-    ] = None
+    keep: Annotated[list[str] | None, option("COL", "Copy a column of DATA, for example an id; may be repeated.")] = (
+        None
+    )
 
     @property
     def kept(self) -> list[str]:
@@ -219,14 +203,12 @@ class PredictOptions:
 class AuditOptions:
     """Which intervals a file has, what they promise, and where to say how they hold."""
 
-    target: Annotated[str, typer.Option(metavar="COL", help="The column of what happened.")]
-    lower: Annotated[str, typer.Option(metavar="COL", help="The column of lower bounds.")]
-    upper: Annotated[str, typer.Option(metavar="COL", help="The column of upper bounds.")]
-    coverage: Annotated[
-        float, typer.Option(metavar="SHARE", help="What the intervals promise.", callback=check_coverage)
-    ]
-    groups: Annotated[str | None, typer.Option(metavar="COL", help="Judge each value of this column.")] = None
-    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write a report, HTML.")] = None
+    target: Annotated[str, option("COL", "The column of what happened.")]
+    lower: Annotated[str, option("COL", "The column of lower bounds.")]
+    upper: Annotated[str, option("COL", "The column of upper bounds.")]
+    coverage: Annotated[float, option("SHARE", "What the intervals promise.", callback=_check_coverage)]
+    groups: Annotated[str | None, option("COL", "Judge each value of this column.")] = None
+    report: Annotated[str | None, option("FILE", "Write a report, HTML.")] = None
     json: AsJson = False
     seed: Seed = 0
     drop_missing: DropMissing = False
@@ -244,7 +226,6 @@ class Engine:
     engine: Annotated[
         str,
         _choice(
-            "--engine",
             ("local", "dask"),
             "What does the work: local, or dask for Parquet files larger than memory, DATA then being a pattern in "
             "quotation marks or a folder.",
@@ -252,9 +233,9 @@ class Engine:
     ] = "local"
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Of a Dask cluster, for example tcp://10.0.0.5:8786. Without this option: one worker per core, here.",
+        option(
+            "ADDRESS",
+            "Of a Dask cluster, for example tcp://10.0.0.5:8786. Without this option: one worker per core, here.",
         ),
     ] = None
 

@@ -15,37 +15,27 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.json
+import pyarrow.parquet
 
-try:
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.feather
-    import pyarrow.json
-    import pyarrow.parquet
-except ImportError as error:
-    raise ImportError('reading tables needs pyarrow: pip install "icqr[cli]"') from error
-
-from icqr.cli import notes
+from icqr.cli.columns import MISSING
 from icqr.cli.console import listed_names
 from icqr.cli.options import TextFormat
 
 #: More columns than this are taken for a mistake: a table on its side, or not a table.
 MOST_COLUMNS = 10_000
-#: Texts that stand for a missing value in CSV files.
-MISSING = (*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>")
 #: A file that unpacks to more bytes than this, and to more than so many times its size, is no table.
 MOST_UNPACKED, MOST_TIMES = 1 << 28, 100
 #: JSON lines with more brackets are tried by Python's parser first, which survives any depth.
 _MOST_BRACKETS = 500
 _WIDE_CODES = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
-_DAY = 86_400_000_000  # in microseconds
-_DAYS = "they are taken as days since 1970-01-01"
 _HEAD = 1 << 20
 _BLOCK = 1 << 23
 _FORMATS = {b"PAR1": "Parquet", b"ARROW1": "Feather", b"FEA1": "Feather"}
@@ -71,7 +61,7 @@ def read_file(path: str, text_format: TextFormat, as_text: Collection[str], keep
     returned as they are written, too.
     """
     name = "standard input" if path == "-" else path
-    with _opened(path) as packed, _unpacked(packed, name) as stream:
+    with _opened(path, name) as stream:
         head = stream.read(_HEAD)
         stream.seek(0)
         if not head.strip():
@@ -105,39 +95,34 @@ def read_parquet_files(pattern: str) -> Any:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
-    """Open a file; what can't be rewound (standard input, a pipe) is read at once."""
-    if path == "-":
-        yield io.BytesIO(sys.stdin.buffer.read())
-        return
-    if Path(path).is_dir():
+def _opened(path: str, name: str) -> Iterator[IO[bytes]]:
+    """Open a file, unpacked into a temporary one if its first bytes say that it is compressed; stop at a bomb."""
+    if path != "-" and Path(path).is_dir():
         inside = sorted(file.name for file in Path(path).iterdir() if file.is_file())
         hint = f", which has {listed_names(inside)}" if inside else ""
         raise ValueError(f"{path} is a folder{hint}; give a file")
-    with Path(path).open("rb") as stream:
-        yield stream if stream.seekable() else io.BytesIO(stream.read())
+    with ExitStack() as stack:
+        stream: IO[bytes] = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
+        if path == "-" or not stream.seekable():  # what can't be rewound is read at once
+            stream = io.BytesIO(stream.read())
 
+        openers = {
+            b"\x1f\x8b": gzip.open,
+            b"BZh": bz2.open,
+            b"\xfd7zXZ\x00": lzma.open,
+            b"\x28\xb5\x2f\xfd": lambda packed: pa.CompressedInputStream(packed, "zstd"),
+            b"PK\x03\x04": lambda packed: _open_zip(packed, name),
+        }
+        head = stream.read(8)
+        stream.seek(0)
+        opener: Any = next((opener for magic, opener in openers.items() if head.startswith(magic)), None)
+        if opener is None:
+            yield stream
+            return
 
-@contextmanager
-def _unpacked(stream: IO[bytes], name: str) -> Iterator[IO[bytes]]:
-    """Unpack a stream into a temporary file if its first bytes say that it is compressed; stop at a bomb."""
-    openers = {
-        b"\x1f\x8b": gzip.open,
-        b"BZh": bz2.open,
-        b"\xfd7zXZ\x00": lzma.open,
-        b"\x28\xb5\x2f\xfd": lambda packed: pa.CompressedInputStream(packed, "zstd"),
-        b"PK\x03\x04": lambda packed: _open_zip(packed, name),
-    }
-    head = stream.read(8)
-    opener = next((opener for magic, opener in openers.items() if head.startswith(magic)), None)
-    stream.seek(0)
-    if opener is None:
-        yield stream
-        return
-
-    with tempfile.SpooledTemporaryFile(max_size=1 << 26) as unpacked:
+        unpacked = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=1 << 26))
         try:
-            with cast("Any", opener)(stream) as packed:
+            with opener(stream) as packed:
                 while block := packed.read(_HEAD):
                     unpacked.write(block)
                     _check_size(unpacked.tell(), stream.tell(), name)
@@ -311,137 +296,3 @@ def _decoding_error(stream: IO[bytes], name: str, code: str) -> ValueError:
         except UnicodeDecodeError as error:
             return ValueError(f"{name} is not {code.upper()} (line {number}, byte 0x{line[error.start]:02x}); {advice}")
     return ValueError(f"{name} is not {code.upper()}; {advice}")
-
-
-# -- Columns ---------------------------------------------------------------------------------------------
-
-
-def is_written_index(name: str) -> bool:
-    """Tell whether pandas gave this name, to an index without one, when it wrote Parquet: no column of the user's."""
-    return re.fullmatch(r"__index_level_\d+__", name) is not None
-
-
-def as_series(values: Any, name: str, as_text: bool, text_format: TextFormat, found: list[str]) -> pd.Series[Any]:
-    """Return an Arrow column as numbers or text, dates as days, and add to `found` notes on what was done to it.
-
-    Examples
-    --------
-    >>> notes = []
-    >>> dates = pa.chunked_array([["2024-03-01", None]]).cast(pa.timestamp("s"))
-    >>> as_series(dates, "day", False, TextFormat(), notes).tolist()
-    [19783.0, nan]
-    >>> notes
-    ["column 'day' holds dates: they are taken as days since 1970-01-01"]
-    """
-    kinds = pa.types
-    if kinds.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    kind = values.type
-    if as_text and not kinds.is_nested(kind):
-        return pd.Series(values.cast(pa.string()).to_pandas())
-    if is_text(kind):
-        return _from_text(pd.Series(values.to_pandas()), name, text_format, found)
-    if kinds.is_null(kind):
-        return pd.Series(np.full(len(values), np.nan))
-    if kinds.is_date(kind) or kinds.is_timestamp(kind):
-        found.append(f"column {name!r} holds dates: {_DAYS}")
-        return _days(values.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False))
-    if kinds.is_time(kind) or kinds.is_duration(kind):
-        what = "times of day" if kinds.is_time(kind) else "durations"
-        found.append(f"column {name!r} holds {what}: they are taken as days (0.5 is 12 hours)")
-        return _days(values.cast(pa.time64("us") if kinds.is_time(kind) else pa.duration("us"), safe=False))
-    if kinds.is_decimal(kind) or kinds.is_float16(kind) or (kinds.is_boolean(kind) and values.null_count):
-        return pd.Series(values.cast(pa.float64()).to_pandas())
-    if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
-        return pd.Series(values.to_pandas())
-    raise ValueError(
-        f"column {name!r} holds values of the kind {str(kind)[:60]}; columns must be numbers, text, dates or "
-        "true/false. --ignore it, or turn it into such columns"
-    )
-
-
-def is_text(kind: Any) -> bool:
-    """Tell whether an Arrow type is one of text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _days(values: Any) -> pd.Series[Any]:
-    numbers = values.cast(pa.int64()).to_pandas()
-    return pd.Series(numbers.to_numpy(dtype=np.float64, na_value=np.nan) / _DAY)
-
-
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
-#: Other dates are told apart from text by a year of four digits.
-_OTHER_DATE = re.compile(
-    r"(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[ -][A-Za-z]{3}[ -]\d{4})"
-    r"([ T]\d{1,2}:\d{2}(:\d{2})?)?|\d{8}T\d{6}"
-)
-_NUMBER = r"[+-]?\d+(\.\d+)?"
-#: Numbers with a comma, or with thousands parted by some sign.
-_SIGNED_NUMBER = re.compile(r"[+-]?(\d+,\d+|\d{1,3}([,.' ])\d{3}(\2\d{3})*([.,]\d+)?)")
-
-
-def _from_text(column: pd.Series[Any], name: str, text_format: TextFormat, found: list[str]) -> pd.Series[Any]:
-    """Return text as it is, or as the numbers or dates that it is the written form of; refuse what is in doubt."""
-    distinct = pd.Series(column.dropna().unique(), dtype=object)
-    if not len(distinct):
-        return column
-
-    if text_format.thousands is not None:
-        thousands, decimal = re.escape(text_format.thousands), re.escape(text_format.decimal_sign)
-        written = rf"[+-]?(\d{{1,3}}({thousands}\d{{3}})+|\d+)({decimal}\d+)?"
-        if distinct.str.fullmatch(written).all():
-            plain = distinct.str.replace(text_format.thousands, "", regex=False)
-            numbers = plain.str.replace(text_format.decimal_sign, ".", regex=False).astype(float)
-            return column.map(dict(zip(distinct, numbers, strict=True))).astype(float)
-
-    elif text_format.decimal is None:
-        signed = distinct.str.fullmatch(_SIGNED_NUMBER)
-        if signed.any() and (signed | distinct.str.fullmatch(_NUMBER)).all():
-            raise ValueError(
-                f"column {name!r} holds numbers like {distinct[signed].iloc[0]!r}; say --decimal , if a comma is the "
-                "decimal sign, or which sign is between --thousands (--decimal . keeps them as text)"
-            )
-
-    days = _days_of(distinct, name, text_format)
-    if days is not None:
-        how = "" if text_format.dates is None else f" ({text_format.dates})"
-        found.append(f"column {name!r} holds dates{how}: {_DAYS}")
-        return column.map(dict(zip(distinct, days, strict=True))).astype(float)
-    found += notes.doubtful_text(column, distinct, name)
-    return column
-
-
-def _days_of(distinct: pd.Series[Any], name: str, text_format: TextFormat) -> pd.Series[Any] | None:
-    """Return the days since 1970 that texts stand for; None if they are no dates."""
-    is_iso = bool(distinct.str.fullmatch(_ISO_DATE).all())
-    if is_iso or text_format.dates is not None:
-        date_format = "ISO8601" if is_iso else text_format.dates
-        parsed = pd.to_datetime(distinct, format=date_format, errors="coerce", utc=True)
-        if parsed.notna().all():
-            return (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-        if is_iso or parsed.notna().mean() > 0.5:
-            odd = distinct[parsed.isna()].iloc[0]
-            how = "as 2024-03-31" if is_iso else f"as --dates {text_format.dates} says"
-            raise ValueError(
-                f"column {name!r} holds dates, but {odd!r} can't be read {how}; mend it, or --ignore {name}"
-            )
-    if distinct.str.fullmatch(_OTHER_DATE).all():
-        raise ValueError(
-            f"column {name!r} holds dates like {distinct.iloc[0]!r}; say how they are written, for example --dates "
-            f"%d.%m.%Y for 31.12.2024, or --ignore {name}"
-        )
-    return None
-
-
-def as_written(column: pd.Series[Any], decimal: str) -> pd.Series[Any]:
-    """Return a column of a CSV file as its text, or as numbers if that changes no more than how they are written.
-
-    Leading zeros, and digits beyond the 15th, would be lost: an id that has them stays text.
-    """
-    known = column[~column.isin(["", *MISSING])]
-    plain = known.str.fullmatch(rf"-?(0|[1-9]\d*)({re.escape(decimal)}\d+)?") & (known.str.count(r"\d") <= 15)
-    if not len(known) or not plain.all():
-        return column.astype(object).where(column != "", None)
-    numbers = pd.to_numeric(known.str.replace(decimal, ".", regex=False))
-    return (numbers.astype("Int64") if numbers.dtype.kind == "i" else numbers).reindex(column.index)
