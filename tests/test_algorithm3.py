@@ -110,7 +110,7 @@ class Algorithm3:
 
 
 def partition_seed(random_state: int) -> int:
-    """Give the seed that ICQR hands to its partition: the last of four drawn from `random_state`."""
+    """Return the seed that ICQR hands to its partition: the last of four drawn from `random_state`."""
     return int(check_random_state(random_state).randint(2**31 - 1, size=4)[3])
 
 

@@ -74,7 +74,7 @@ def quick() -> HistGradientBoostingRegressor:
 
 @cache
 def fitted(method: Any) -> Any:
-    """Give the method fitted on the rows above; tests must not change it."""
+    """Return the method fitted on the rows above; tests must not change it."""
     return method(quick(), coverage=0.8, random_state=0).fit(X, Y)
 
 
@@ -468,14 +468,18 @@ def test_weights_of_evaluation_rows_are_not_those_of_the_rows() -> None:
     gives_intervals(CQR(model, 0.8, random_state=0), X, Y, **evaluated)
 
 
+def stump() -> HistGradientBoostingRegressor:
+    return quick().set_params(max_iter=1)
+
+
 @pytest.mark.parametrize(
     "model",
     [
-        ICQR(quick(), 0.8),
-        ICQR(quick(), 0.8, partition=ScorePartition()),
-        CQR(ResidualQuantiles(quick()), 0.8),
-        CQR(TransformedTargetRegressor(ResidualQuantiles(quick()), func=np.cbrt, inverse_func=lambda t: t**3), 0.8),
-        Naive(quick(), 0.8),
+        ICQR(stump(), 0.8),
+        ICQR(stump(), 0.8, partition=ScorePartition()),
+        CQR(ResidualQuantiles(stump()), 0.8),
+        CQR(TransformedTargetRegressor(ResidualQuantiles(stump()), func=np.cbrt, inverse_func=lambda t: t**3), 0.8),
+        Naive(stump(), 0.8),
     ],
 )
 @pytest.mark.parametrize("row", [0, *(pytest.param(row, marks=pytest.mark.slow) for row in (30, 59))])

@@ -65,7 +65,7 @@ def holds(intervals, y):
 
 
 def offset_pairs(scores, row):
-    """Give every row the offsets that are one row's scores."""
+    """Return every row the offsets that are one row's scores."""
     return np.broadcast_to(scores[row], (len(scores), 2))
 
 
@@ -187,7 +187,7 @@ def grouped(draw, small_groups):
 
 
 def answer(calibration, bounds, coverage):
-    """Give the intervals of a row of each group, or None where the answer is an error."""
+    """Return the intervals of a row of each group, or None where the answer is an error."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*needs .* calibration rows in each group", category=UserWarning)
         try:

@@ -83,7 +83,7 @@ NUMBERS = X[["x"]].to_numpy()
 
 
 def small(family):
-    """Give the family's model with few trees: enough to see how it takes its rows."""
+    """Return the family's model with few trees: enough to see how it takes its rows."""
     model = clone(FAMILIES[family])
     return model if family == "linear" else model.set_params(**{"max_iter" if family == "hist" else "n_estimators": 5})
 
@@ -584,7 +584,7 @@ HALF = np.arange(400) % 2 == 0
 
 
 def weighted(family):
-    """Give a model whose fit on weights 0 and 1 is exactly the fit on the rows of weight 1."""
+    """Return a model whose fit on weights 0 and 1 is exactly the fit on the rows of weight 1."""
     model = small(family)
     if family == "lightgbm":  # its smallest leaf counts rows, whatever they weigh
         model.set_params(min_child_samples=1, min_child_weight=5, subsample_for_bin=1)

@@ -36,7 +36,7 @@ QUICK = [("bike", "lightgbm"), ("boston", "hist"), ("diamonds", "xgboost"), ("ca
 
 
 def read(fetch, **options):
-    """Give at most 6000 rows, drawn at random, a third of them held out."""
+    """Return at most 6000 rows, drawn at random, a third of them held out."""
     X, y = fetch(return_X_y=True, **options)
     kept = np.random.default_rng(0).permutation(len(X))[:6000]
     return train_test_split(X.iloc[kept], y.iloc[kept], test_size=1 / 3, random_state=0)
@@ -49,7 +49,7 @@ def fit(model, X, y):
 
 
 def distribution(table, ranks):
-    """Give the probabilities of 0, 1, … covered rows: beta-binomial in each group, summed over the groups."""
+    """Return the probabilities of 0, 1, … covered rows: beta-binomial in each group, summed over the groups."""
     total = np.ones(1)
     for group, rows in table.groupby("group"):
         n, rank = rows["n"].iloc[0], ranks[group]
@@ -58,7 +58,7 @@ def distribution(table, ranks):
 
 
 def bounds(model, table, risk=0.0005):
-    """Give the numbers of covered rows that are exceeded on either side with this probability.
+    """Return the numbers of covered rows that are exceeded on either side with this probability.
 
     Scores that tie with the offset (y is a count, or cut off) can only add to what is covered: the upper bound counts
     them in.

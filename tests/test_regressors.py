@@ -83,7 +83,7 @@ def fitted(method: Any, *args: Any, X: Any = X, y: Any = Y, **parameters: Any) -
 
 @cache
 def plain(method: Any) -> Any:
-    """Give the method fitted with no more than a seed; tests must not change it."""
+    """Return the method fitted with no more than a seed; tests must not change it."""
     return fitted(method)
 
 

@@ -86,7 +86,7 @@ def fitted(model, seed=0):
 
 
 def simulate(model, n_calibration, n_test=60, rounded=False, seed=1):
-    """Give a row per test row that has a promise: its draw, its group, what was promised, and whether it held."""
+    """Return a row per test row that has a promise: its draw, its group, what was promised, and whether it held."""
     rng = np.random.default_rng(seed)
     (X, y), (X_test, y_test) = sample(rng, n_calibration, DRAWS), sample(rng, n_test, DRAWS)
     y, y_test = (np.round(y), np.round(y_test)) if rounded else (y, y_test)
@@ -106,14 +106,14 @@ def simulate(model, n_calibration, n_test=60, rounded=False, seed=1):
 
 
 def excess(table):
-    """Give coverage minus promise, in standard errors of the mean over draws; draws are the independent units."""
+    """Return coverage minus promise, in standard errors of the mean over draws; draws are the independent units."""
     by_draw = (table["held"] - table["promised"]).groupby(table["draw"]).mean()
     assert len(by_draw) > DRAWS / 2
     return by_draw.mean() / (by_draw.std() / np.sqrt(len(by_draw)))
 
 
 def excesses(table):
-    """Give the excess in each group and over all rows."""
+    """Return the excess in each group and over all rows."""
     groups = {f"group {group}": excess(rows) for group, rows in table.groupby("group")}
     return {**groups, "all": excess(table)}
 
