@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from xgboost import XGBRegressor
 
 from icqr import CQR, ICQR, GroupPartition, KMeansPartition, ResidualQuantiles
-from icqr.auditing import Audit, audit, compare
+from icqr.auditing import Audit, Comparison, audit, compare
 from icqr.datasets import make_heteroscedastic
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import tables_of
@@ -27,7 +27,7 @@ from icqr.reporting.report_tables import tables_of
 INF = float("inf")
 HOSTILE = "<script>alert(1)</script>"
 CATEGORIES = ['"><img src=x onerror=alert(2)>', "it's </script><script>alert(3)</script>"]
-SMALL = HistGradientBoostingRegressor(max_iter=15, random_state=0)
+SMALL = HistGradientBoostingRegressor(max_iter=8, random_state=0)
 IN_EACH_GROUP = "In each group at least the promised share of new rows is covered"
 OVER_ALL_ROWS = "Over all rows together at least the promised share of new rows is covered"
 
@@ -38,9 +38,42 @@ def found(models: dict[str, Any], rows: tuple[Any, Any]) -> Audit:
 
 
 @pytest.fixture(scope="module")
-def compared(models: dict[str, Any], rows: tuple[Any, Any]) -> dict[str, Any]:
-    """The summary of four models and their rows."""
-    return summarize(models, *rows)
+def recommended() -> Any:
+    X, y = make_heteroscedastic(900, n_features=3, random_state=0, return_X_y=True)
+    light = LGBMRegressor(n_estimators=15, n_jobs=1, random_state=0)
+    return ICQR(ResidualQuantiles(light), coverage=0.8, partition="auto", random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def methods(models: dict[str, Any], recommended: Any) -> dict[str, Any]:
+    return {**models, "Best <b>": recommended}
+
+
+@pytest.fixture(scope="module")
+def comparison(methods: dict[str, Any], rows: tuple[Any, Any]) -> Comparison:
+    return compare(methods, *rows, with_excess_risk=False)
+
+
+@pytest.fixture(scope="module")
+def written_comparison(
+    comparison: Comparison, methods: dict[str, Any], rows: tuple[Any, Any], tmp_path_factory: Any
+) -> tuple[dict[str, Any], str]:
+    """The summary of five models and their rows, and its page."""
+    folder = tmp_path_factory.mktemp("page")
+    about, seconds = {"file": "a <b>.csv", "rows": 1500}, dict.fromkeys(methods, 1.0) | {"Best <b>": 12.25}
+    options: dict[str, Any] = {"about": about, "seconds": seconds, "json_path": folder / "summary.json"}
+    page = written(folder, comparison, *rows, methods=methods, **options)
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8")), page
+
+
+@pytest.fixture(scope="module")
+def compared(written_comparison: tuple[dict[str, Any], str]) -> dict[str, Any]:
+    return written_comparison[0]
+
+
+@pytest.fixture(scope="module")
+def page(written_comparison: tuple[dict[str, Any], str]) -> str:
+    return written_comparison[1]
 
 
 class Page(HTMLParser):
@@ -90,32 +123,32 @@ def test_the_summary_is_what_model_and_audit_say(models: dict[str, Any], rows: t
 
 
 def test_coverage_by_group_is_that_of_the_models_groups(
-    models: dict[str, Any], rows: tuple[Any, Any], compared: dict[str, Any]
+    methods: dict[str, Any], rows: tuple[Any, Any], compared: dict[str, Any]
 ) -> None:
     (X, y), groups = rows, compared["coverage_by_group"]
     assert [one["group"] for one in groups] == [0, 1, 2]
-    label = models["ICQR"].assign(X)
+    label = methods["ICQR"].assign(X)
     for one in groups:
         inside = label == one["group"]
         assert one["n"] == inside.sum()
-        assert list(one["methods"]) == ["Naive", "QR", "CQR", "ICQR"]
+        assert list(one["methods"]) == list(methods)
         for name, measured in one["methods"].items():
-            low, high = models[name].predict_interval(X)[inside].T
+            low, high = methods[name].predict_interval(X)[inside].T
             assert measured["coverage"] == pytest.approx(np.mean((low <= y[inside]) & (y[inside] <= high)))
             assert measured["mean_width"] == pytest.approx(np.mean(high - low))
 
 
-def test_a_comparison_says_who_falls_short(models: dict[str, Any], compared: dict[str, Any]) -> None:
+def test_a_comparison_says_who_falls_short(methods: dict[str, Any], compared: dict[str, Any]) -> None:
     summary = compared
     said = summary["verdict"]["sentence"]
     for one in summary["methods"]:
         assert f"{one['undercovers'] or 'none'} of {one['regions']} with {one['method']}" in said
-    assert set(summary["verdict"]["methods"]) <= set(models)
+    assert set(summary["verdict"]["methods"]) <= set(methods)
     for one in summary["methods"]:
         by_group = [group["methods"][one["method"]]["coverage"] for group in summary["coverage_by_group"]]
         assert (one["lowest_group"], one["highest_group"]) == (min(by_group), max(by_group))
-    assert {one["method"] for one in summary["differences"]} == {"QR", "CQR", "ICQR"}
-    assert len(summary["findings"]["comparison"]) == 3
+    assert {one["method"] for one in summary["differences"]} == {"QR", "CQR", "ICQR", "Best <b>"}
+    assert len(summary["findings"]["comparison"]) == 4
 
 
 def test_a_comparison_of_few_rows_looks_at_no_regions(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
@@ -201,13 +234,6 @@ def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
 
 
 @pytest.fixture(scope="module")
-def recommended() -> Any:
-    X, y = make_heteroscedastic(900, n_features=3, random_state=0, return_X_y=True)
-    light = LGBMRegressor(n_estimators=15, n_jobs=1, random_state=0)
-    return ICQR(ResidualQuantiles(light), coverage=0.8, partition="auto", random_state=0).fit(X, y)
-
-
-@pytest.fixture(scope="module")
 def checked(recommended: Any, rows: tuple[Any, Any], tmp_path_factory: Any) -> tuple[dict[str, Any], str]:
     """Its summary, and its page."""
     folder = tmp_path_factory.mktemp("recommended")
@@ -278,15 +304,11 @@ def test_clusters_that_were_chosen_are_explained_as_clusters(recommended: Any, m
 
 
 def test_a_row_of_its_own_in_a_comparison(
-    recommended: Any, models: dict[str, Any], rows: tuple[Any, Any], tmp_path: Path
+    methods: dict[str, Any], comparison: Comparison, compared: dict[str, Any], page: str
 ) -> None:
-    methods = {**models, "Best <b>": recommended}
-    seconds = dict.fromkeys(methods, 1.0) | {"Best <b>": 12.25}
-    found = compare(methods, *rows, with_excess_risk=False)
-    page = written(tmp_path, found, *rows, methods=methods, seconds=seconds, json_path=tmp_path / "numbers.json")
-    summary = json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))
+    summary = compared
     assert summary["in_detail"] == "ICQR"  # the first with several groups, though another has more
-    assert summary["seconds"] == seconds
+    assert summary["seconds"]["Best <b>"] == 12.25
     (remark,) = summary["remarks"]
     assert remark.startswith("Best <b> fits a quantile model of its own in two stages (ResidualQuantiles) and chooses")
     assert remark.endswith("groups by predicted difficulty: coverage is promised in each group.")
@@ -299,7 +321,7 @@ def test_a_row_of_its_own_in_a_comparison(
     table = tables_of(summary)["coverage_by_group"]
     assert [column.label for column in table.columns[2:]] == [*methods, "Verdict on ICQR"]
     with pytest.raises(ValueError, match=r"a number for each method, \['Naive', .*\], got \['ICQR'\]"):
-        summarize(found, seconds={"ICQR": 1.0})
+        summarize(comparison, seconds={"ICQR": 1.0})
 
 
 # -- What can't be made is left out ----------------------------------------------------------------------
@@ -349,26 +371,19 @@ def test_a_bound_on_one_side(side: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trained_on_arrays", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
-def test_arrays_and_tables(trained_on_arrays: bool, tmp_path: Path) -> None:
+def test_rows_may_have_another_form_than_the_training_rows(trained_on_arrays: bool, tmp_path: Path) -> None:
     X, y = make_heteroscedastic(600, n_features=2, random_state=0, return_X_y=True)
-    table, array, target = X[400:], X[400:].to_numpy(), y[400:].to_numpy()
-    model = ICQR(SMALL, partition=KMeansPartition(choose=2), random_state=0)
-    model.fit(X[:400].to_numpy() if trained_on_arrays else X[:400], y[:400])
-    found = audit(target, model, table, with_excess_risk=False)
-    for rows in (array, table):  # rows may have another form than the training rows
-        page = written(tmp_path, found, rows, target, methods=model)
-        assert len(re.findall("<figure ", page)) == 7
-        assert "<h1>Prediction intervals</h1>" in page
+    forms = (X.to_numpy(), X) if trained_on_arrays else (X, X.to_numpy())
+    target = y[400:].to_numpy()
+    model = ICQR(SMALL, partition=KMeansPartition(choose=2), random_state=0).fit(forms[0][:400], y[:400])
+    page = written(
+        tmp_path, audit(target, model, X[400:], with_excess_risk=False), forms[1][400:], target, methods=model
+    )
+    assert len(re.findall("<figure ", page)) == 7
+    assert "<h1>Prediction intervals</h1>" in page
 
 
 # -- The page --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def page(models: dict[str, Any], rows: tuple[Any, Any], tmp_path_factory: Any) -> str:
-    found = compare(models, *rows, with_excess_risk=False)
-    about = {"file": "a <b>.csv", "rows": 1500}
-    return written(tmp_path_factory.mktemp("page"), found, *rows, methods=models, about=about)
 
 
 def test_the_page_is_whole_and_by_itself(page: str) -> None:
@@ -452,10 +467,10 @@ def test_a_model_predicts_once(rows: tuple[Any, Any], tmp_path: Path) -> None:
             return np.column_stack([X["x1"] + level for level in levels])
 
     X, y = rows
-    one, two = (CQR(Counted(), random_state=0).fit(X[:300], y[:300]) for _ in range(2))
+    first, second = (CQR(Counted(), random_state=0).fit(X[:300], y[:300]) for _ in range(2))
     calls.clear()
-    written(tmp_path, {"one": one, "two": two}, X[300:], y[300:])
-    assert calls == [300, 300]
+    written(tmp_path, {"first": first, "second": second}, X[500:], y[500:])
+    assert calls == [100, 100]
 
 
 def test_rounding_is_no_spread() -> None:
