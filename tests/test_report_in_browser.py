@@ -89,7 +89,7 @@ def values(page: Any, table: str, place: int) -> list[float]:
 
 
 def faint(page: Any, picture: str) -> set[str]:
-    """Give the classes of a picture's parts that are faint."""
+    """Return the classes of a picture's parts that are faint."""
     script = """return Array.from(document.querySelectorAll(`#picture-${arguments[0]} [class^="group-"]`))
         .filter(part => { part.style.transition = "none"; return Number(getComputedStyle(part).opacity) < 0.5 })
         .map(part => part.classList[0])"""

@@ -2,7 +2,7 @@
 
 Each display has ``from_estimator`` (a fitted model) and, where it makes sense, ``from_predictions`` (intervals from any
 library); both draw at once, on ``ax`` or on a new figure, and return the display. A display keeps its data as
-attributes, ``plot(ax)`` draws it again, and ``to_svg()`` returns it as text for a web page.
+attributes, ``plot(ax)`` draws it again, and ``figure_to_svg(display.figure_)`` is text for a web page.
 
 Nothing global is touched: no settings of matplotlib, and pyplot only to make a figure when there is no ``ax``. Colours
 are Okabe and Ito's, and no picture needs them to be read: shapes, dashes and labels say the same.

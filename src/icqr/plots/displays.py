@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import textwrap
 import zlib
 from abc import ABC, abstractmethod
@@ -12,7 +11,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from icqr._messages import imported
-from icqr.plots.export import figure_to_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,10 +94,6 @@ class Display(ABC):
                     room = int(ax.bbox.width / ax.figure.dpi / (0.2 + 0.09 * len(f"{largest:,.0f}")))
                     axis.set_major_locator(ticker.MaxNLocator(max(2, min(8, room)), steps=[1, 2, 2.5, 5, 10]))
         return self
-
-    def to_svg(self, title: str | None = None) -> str:
-        """Draw on a figure of its own and return that as SVG text; see :func:`icqr.plots.figure_to_svg`."""
-        return figure_to_svg(copy.copy(self).plot(blank_axes(*self.size)).figure_, title=title)
 
     @abstractmethod
     def _draw(self, ax: Axes) -> None:
@@ -211,11 +205,10 @@ def heading(ax: Axes, title: str, *notes: str) -> None:
     handles, labels = ax.get_legend_handles_labels()
     note, dpi, pad = ", ".join(filter(None, notes)), ax.figure.dpi, None
     if labels or note:
-        size = small_print(ax)
-        look: Options = {"title": textwrap.fill(note, max(20, int(72 * ax.bbox.width / dpi / (0.55 * size)))) or None}
-        look |= {"alignment": "left", "fontsize": size, "title_fontsize": size, "frameon": False, "borderaxespad": 0}
+        look: Options = {"title": textwrap.fill(note, max(20, int(16 * ax.bbox.width / dpi))) or None}
+        look |= {"fontsize": "small", "title_fontsize": "small", "alignment": "left", "frameon": False}
         look |= {"borderpad": 0.2, "labelspacing": 0.3, "handlelength": 1.8, "columnspacing": 1.5, "markerscale": 1.3}
-        look |= {"loc": "lower left", "bbox_to_anchor": (0, 1)}
+        look |= {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
 
         # As many entries side by side as the picture is wide.
         columns = max(len(labels), 1)
@@ -228,12 +221,6 @@ def heading(ax: Axes, title: str, *notes: str) -> None:
         box.set_in_layout(False)
         pad = 6 + 72 / dpi * box.get_window_extent().height
     ax.set_title(title, loc="left", pad=pad)
-
-
-def small_print(ax: Axes) -> float:
-    """Return the size of small print, in points: smaller in small axes."""
-    large = ax.bbox.width > 3.2 * ax.figure.dpi and ax.bbox.height > 1.2 * ax.figure.dpi
-    return float(ax.title.get_fontsize()) * (0.7 if large else 0.58)
 
 
 def ink(ax: Axes) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from icqr._tables import FloatArray, IntArray
+from icqr._tables import IntArray
 from icqr.plots.displays import (
     GREEN,
     GREY,
@@ -27,7 +27,6 @@ from icqr.plots.displays import (
     percent_axis,
     plain,
     row_labels,
-    small_print,
 )
 from icqr.plots.placing import Placed, find_column, place_column, sample_note, sample_rows
 
@@ -63,22 +62,23 @@ class ImportanceDisplay(Display):
     max_features: int = 15
 
     @classmethod
-    def from_estimator(cls, model: Any, *, max_features: int = 15, ax: Axes | None = None) -> Self:
-        """Draw the importances of a fitted `ICQR`.
+    def from_estimator(cls, model: Any, **options: Any) -> Self:
+        """Draw the importances of a fitted `ICQR` whose partition uses them; options as in :meth:`from_importances`."""
+        return cls.from_importances(_importances(model), **options)
+
+    @classmethod
+    def from_importances(cls, table: pd.DataFrame, *, max_features: int = 15, ax: Axes | None = None) -> Self:
+        """Draw a table of importances.
 
         Parameters
         ----------
-        model : fitted ICQR whose partition uses importances
+        table : DataFrame
+            As `PermutationImportance.compute` gives it: feature, mean, std, share.
         max_features : int, default=15
             How many columns have a bar of their own.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        return cls.from_importances(_importances(model), max_features=max_features, ax=ax)
-
-    @classmethod
-    def from_importances(cls, table: pd.DataFrame, *, max_features: int = 15, ax: Axes | None = None) -> Self:
-        """Draw a table as `PermutationImportance.compute` gives it: feature, mean, std, share."""
         if max_features < 1:
             raise ValueError(f"max_features must be at least 1, got {max_features}")
         ordered = table.sort_values("share", ascending=False, kind="stable", ignore_index=True)
@@ -101,7 +101,7 @@ class ImportanceDisplay(Display):
         error: Options = {"ecolor": ink(ax), "elinewidth": 1.4}
         ends = [np.minimum(spread, share), spread]
         bars = ax.barh(range(len(share)), share, height=0.68, color=colors, xerr=ends, error_kw=error)
-        ax.bar_label(bars, [percent(value) for value in share], padding=4, fontsize=0.9 * small_print(ax))
+        ax.bar_label(bars, [percent(value) for value in share], padding=4, fontsize="small")
         row_labels(ax, [plain(name, 28) for name in self.shown["feature"]])
         ax.invert_yaxis()
         ax.set_xlim(0, 1.15 * (float((share + spread).max()) or 1.0))
@@ -190,8 +190,6 @@ class GroupMapDisplay(Display):
         Which rows are drawn.
     across, along : Placed
         Names, values and categories of the two columns.
-    places : pair of arrays
-        Where the drawn points are.
 
     Examples
     --------
@@ -206,7 +204,6 @@ class GroupMapDisplay(Display):
     drawn: IntArray
     across: Placed
     along: Placed
-    places: tuple[FloatArray, FloatArray]
 
     @classmethod
     def from_estimator(cls, model: Any, X: Any, *, features: Sequence[Any] | None = None, **options: Any) -> Self:
@@ -220,7 +217,7 @@ class GroupMapDisplay(Display):
         features : two column names or positions, optional
             By default as :func:`most_important` chooses them.
         **options
-            Of :meth:`from_labels`: `max_points`, `random_state`, `ax`.
+            Of :meth:`from_labels`: `max_points`, `ax`.
         """
         features = most_important(_importances(model), X) if features is None else features
         return cls.from_labels(X, model.assign(X), features, **options)
@@ -233,7 +230,6 @@ class GroupMapDisplay(Display):
         features: Sequence[Any],
         *,
         max_points: int = 1500,
-        random_state: int = 0,
         ax: Axes | None = None,
     ) -> Self:
         """Draw any labels of rows.
@@ -246,8 +242,8 @@ class GroupMapDisplay(Display):
             Labels of the rows, of any kind.
         features : two column names or positions
             What the axes are.
-        max_points, random_state : int
-            How many rows are drawn at most; seed of their choice.
+        max_points : int
+            How many rows are drawn at most.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
@@ -257,19 +253,21 @@ class GroupMapDisplay(Display):
         labels = np.asarray(groups)
         if labels.shape != across.values.shape:
             raise ValueError(f"groups must have {len(across.values)} labels, one per row of X; got {labels.shape}")
-        rng = np.random.default_rng(random_state)
         rows = pd.DataFrame({"x": across.values, "y": along.values, "group": labels})
-        drawn = sample_rows(len(rows), max_points, rng)
-        return cls(rows, drawn, across, along, (across.spread(drawn, rng), along.spread(drawn, rng))).plot(ax)
+        return cls(rows, sample_rows(len(rows), max_points), across, along).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
         numbers = group_numbers(sorted(self.rows["group"].unique()))
-        labels = self.rows["group"].to_numpy()[self.drawn]
+        labels, x, y = (
+            self.rows["group"].to_numpy()[self.drawn],
+            self.across.spread(self.drawn),
+            self.along.spread(self.drawn),
+        )
         for label, number in numbers.items():
             chosen, look = labels == label, group_look(number)
             points: Options = {"marker": look.marker, "color": look.color, "s": 16, "alpha": 0.75, "linewidth": 0}
             points |= {"gid": group_gid(number), "label": plain(label, 12) if number >= 0 else "no known group"}
-            ax.scatter(self.places[0][chosen], self.places[1][chosen], **points)
+            ax.scatter(x[chosen], y[chosen], **points)
         self.across.label(ax.xaxis)
         self.along.label(ax.yaxis)
         ends = self.across.ends(), self.along.ends()

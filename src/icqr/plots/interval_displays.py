@@ -60,8 +60,6 @@ class IntervalDisplay(Display):
         Name, values and categories of x.
     method, y_name : str
         Names.
-    places : array
-        Where the drawn points are on the axis.
     predicted : bool
         Whether centre is a prediction, and not the middle of the interval.
 
@@ -79,7 +77,6 @@ class IntervalDisplay(Display):
     column: Placed
     method: str
     y_name: str
-    places: FloatArray
     predicted: bool
 
     @classmethod
@@ -98,7 +95,7 @@ class IntervalDisplay(Display):
         coverage : float, optional
             By default the model's own.
         **options
-            Of :meth:`from_predictions`: `n_bins`, `max_points`, `random_state`, `ax`, names.
+            Of :meth:`from_predictions`: `n_bins`, `max_points`, `ax`, names.
         """
         x = None if feature is None else find_column(X, feature)
         return cls.from_predictions(y, x=x, **_predictions(model, X, coverage), **options)
@@ -117,7 +114,6 @@ class IntervalDisplay(Display):
         method: str = "intervals",
         n_bins: int = 30,
         max_points: int = 1000,
-        random_state: int = 0,
         ax: Axes | None = None,
     ) -> Self:
         """Draw intervals from anywhere.
@@ -136,8 +132,8 @@ class IntervalDisplay(Display):
             By default the names of pandas columns.
         method : str
             Name and colour.
-        n_bins, max_points, random_state : int
-            Number of bins for the band; how many targets are drawn at most; seed of their choice.
+        n_bins, max_points : int
+            Number of bins for the band; how many targets are drawn at most.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
@@ -153,10 +149,8 @@ class IntervalDisplay(Display):
         bins["n"] = np.bincount(codes[codes >= 0], minlength=len(bins))
         bins = bins.join(rows.groupby(codes)[["lower", "upper", "centre"]].median())  # NaN in a bin without rows
 
-        rng = np.random.default_rng(random_state)
-        drawn = sample_rows(len(rows), max_points, rng)
-        places, name = column.spread(drawn, rng), target_name(y, y_name) or "y"
-        return cls(rows, bins, drawn, column, method, name, places, prediction is not None).plot(ax)
+        drawn, name = sample_rows(len(rows), max_points), target_name(y, y_name) or "y"
+        return cls(rows, bins, drawn, column, method, name, prediction is not None).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
         each, shown = len(self.rows) <= MOST_LINES, self.rows.iloc[self.drawn]
@@ -180,7 +174,13 @@ class IntervalDisplay(Display):
         for marker, edge, infinite, side in (("v", 0.0, -np.inf, 0), ("^", 1.0, np.inf, 1)):
             label = f"infinite {('lower', 'upper')[side]} bound"
             _mark_infinite(ax, x[bounds[:, side] == infinite], edge, marker, label, ax.get_xaxis_transform())
-        _draw_points(ax, shown["x"].to_numpy() if each else self.places, shown["y"].to_numpy(), shown, self.rows)
+        _draw_points(
+            ax,
+            shown["x"].to_numpy() if each else self.column.spread(self.drawn),
+            shown["y"].to_numpy(),
+            shown,
+            self.rows,
+        )
 
         self.column.label(ax.xaxis)
         ax.set_xlim(ends)
@@ -253,7 +253,7 @@ class WidthResidualDisplay(Display):
         model, X, y, coverage
             As in :meth:`IntervalDisplay.from_estimator`.
         **options
-            Of :meth:`from_predictions`: `n_bins`, `max_points`, `random_state`, `ax`, names.
+            Of :meth:`from_predictions`: `n_bins`, `max_points`, `ax`, names.
         """
         promise = shared_coverage(named_models(model), coverage)
         return cls.from_predictions(y, coverage=promise, **_predictions(model, X, promise), **options)
@@ -271,7 +271,6 @@ class WidthResidualDisplay(Display):
         method: str = "intervals",
         n_bins: int = 10,
         max_points: int = 1000,
-        random_state: int = 0,
         ax: Axes | None = None,
     ) -> Self:
         """Draw the widths of intervals from anywhere.
@@ -284,7 +283,7 @@ class WidthResidualDisplay(Display):
             What the intervals promise.
         prediction : (n,) array, optional
             What residuals are distances from; by default the middle of the interval, or its finite bound.
-        groups, y_name, method, n_bins, max_points, random_state, ax : optional
+        groups, y_name, method, n_bins, max_points, ax : optional
             As in :meth:`IntervalDisplay.from_predictions`.
         """
         rows = _row_table(y, intervals, prediction, groups)
@@ -296,7 +295,7 @@ class WidthResidualDisplay(Display):
         quantile = parts["residual"].quantile(check_share("coverage", coverage))
         table = {"n": parts.size(), "width": parts["width"].mean(), "residual": quantile}
         bins = pd.DataFrame(table).reset_index(drop=True)
-        drawn = sample_rows(len(rows), max_points, np.random.default_rng(random_state))
+        drawn = sample_rows(len(rows), max_points)
         return cls(rows, bins, drawn, coverage, method, target_name(y, y_name)).plot(ax)
 
     def _draw(self, ax: Axes) -> None:

@@ -34,7 +34,6 @@ from icqr.plots.displays import (
     plain,
     row_labels,
     shared_coverage,
-    small_print,
     target_name,
 )
 from icqr.regressors import QR
@@ -425,7 +424,7 @@ class WidthDisplay(Display):
                 notes.append(f"mean {cell(float(finite[method].mean())).text}")
             for place, rows in {"beyond": np.isfinite(width) & (width > end), "infinite": np.isinf(width)}.items():
                 notes += [f"{percent(rows.mean(), 2)} {place} ▶"] if rows.any() else []
-            look: Options = {"ha": "right", "va": "bottom", "fontsize": small_print(ax)}
+            look: Options = {"ha": "right", "va": "bottom", "fontsize": "small"}
             ax.text(0.995, height + 0.57, ", ".join(notes), transform=ax.get_yaxis_transform(), **look)
 
         row_labels(ax, [plain(method, 20) for method in reversed(self.widths)])

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from icqr._tables import FloatArray, IntArray, as_table
-from icqr.plots.displays import Options, need, plain, small_print
+from icqr.plots.displays import Options, need, plain
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -73,13 +73,13 @@ class Placed:
         values = np.unique(self.values[~np.isnan(self.values)])
         return values if len(values) <= MOST_VALUES else None
 
-    def spread(self, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+    def spread(self, rows: IntArray) -> FloatArray:
         """Return places of rows; where values are few, moved sideways so that points don't hide each other."""
         few = self.distinct()
         if few is None:
             return self.values[rows]
         gap = np.diff(few).min() if len(few) > 1 else 1.0
-        return np.asarray(self.values[rows] + rng.uniform(-0.3, 0.3, size=len(rows)) * gap)
+        return np.asarray(self.values[rows] + np.random.default_rng(0).uniform(-0.3, 0.3, size=len(rows)) * gap)
 
     def ends(self) -> tuple[float, float] | None:
         """Return where the axis should end if a few values are far beyond all others, else None."""
@@ -133,7 +133,7 @@ class Placed:
             slanted = axis is axis.axes.xaxis and sum(map(len, self.categories)) > 30
             look: Options = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
             names = [plain(text, 16) for text in self.categories]
-            axis.set_ticks(range(len(names)), names, fontsize=small_print(axis.axes), **look)
+            axis.set_ticks(range(len(names)), names, fontsize="small", **look)
         elif self.dates:
             dates = need("matplotlib.dates")
             locator = dates.AutoDateLocator(minticks=3, maxticks=6)
@@ -144,11 +144,11 @@ class Placed:
             axis.set_ticks(few)
 
 
-def sample_rows(n: int, most: int, rng: np.random.Generator) -> IntArray:
+def sample_rows(n: int, most: int) -> IntArray:
     """Return all row numbers or, if they are too many, a sample of them in which all rows are alike."""
     if most < 1:
         raise ValueError(f"max_points must be at least 1, got {most}")
-    return np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, size=most, replace=False))
 
 
 def sample_note(drawn: IntArray, n: int, n_beyond: int = 0) -> str:
