@@ -49,7 +49,12 @@ def rows() -> tuple[pd.DataFrame, pd.Series[float]]:
 def scheduler() -> Iterator[str]:
     """The address of a Dask cluster of two processes."""
     distributed = pytest.importorskip("distributed", reason='a cluster needs pip install "icqr[dask]"')
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+    import dask
+
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "120s"}),  # as `icqr.dask.connect` does
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+    ):
         yield cluster.scheduler_address
 
 

@@ -331,10 +331,10 @@ def test_tables_go_to_the_local_class(rows: Any) -> None:
     assert ours.get_params().keys() == local.get_params().keys()
 
 
-def test_a_saved_model_predicts_on_a_cluster(tmp_path: Path, client: Any, rows: Any, frames: Any) -> None:
+def test_a_saved_model_predicts_on_a_cluster(tmp_path: Path, client: Any, models: Any, rows: Any, frames: Any) -> None:
     persistence = pytest.importorskip("icqr.persistence")
     pytest.importorskip("skops")
-    model = ICQR(SMALL, partition=THREE, random_state=0).fit(*frames, max_scores=10)
+    model = on_dask(models["ICQR"]).calibrate(*frames, max_scores=10)
     persistence.save(model.to_local(), tmp_path / "model.icqr")
     loaded = on_dask(persistence.load(tmp_path / "model.icqr"))
     np.testing.assert_array_equal(loaded.predict_interval(frames[0]).compute(), model.predict_interval(rows[0]))
@@ -354,18 +354,19 @@ class Remembers(RegressorMixin, BaseEstimator):
         return np.zeros((len(X), len(levels)))
 
 
-@pytest.mark.parametrize("sample_rows", [600, 200])
-def test_rows_train_or_calibrate_never_both(sample_rows: int, client: Any, frames: Any) -> None:
+def test_rows_train_or_calibrate_never_both(client: Any, frames: Any) -> None:
     X = frames[0].assign(place=frames[0].index.to_series())
     places = X["place"].astype(float)
-    fits = [CQR(Remembers(), random_state=seed).fit(X, places, sample_rows=sample_rows) for seed in (0, 0, 1)]
+    settings = [(0, 600), (0, 200), (0, 200), (1, 200)]
+    fits = [CQR(Remembers(), random_state=seed).fit(X, places, sample_rows=size) for seed, size in settings]
     held_out = [set(model.calibration_.scores[0].ravel()) for model in fits]
     seen = [set(model.model_.models_[0].seen_) for model in fits]
-    assert (len(held_out[0]), len(seen[0])) == (200, 400 * sample_rows // 600 + sample_rows % 3 // 2)
+    assert [len(places) for places in held_out] == [200] * 4
+    assert [len(places) for places in seen] == [400, 134, 134, 134]
     assert held_out[0].isdisjoint(seen[0])
     assert [sum(120 * block <= place < 120 * (block + 1) for place in held_out[0]) for block in range(5)] == [40] * 5
-    assert held_out[0] == held_out[1] != held_out[2]
-    assert seen[0] == seen[1]
+    assert held_out[0] == held_out[1] == held_out[2] != held_out[3]
+    assert seen[1] == seen[2] != seen[3]
 
 
 @pytest.mark.parametrize("partition", [pytest.param("auto", marks=pytest.mark.slow), icqr.ScorePartition(n_groups=2)])

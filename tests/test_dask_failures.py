@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
 import time
@@ -50,8 +51,8 @@ class DiesOnce:
         return block
 
 
-def some_worker(client: Any) -> int:
-    return next(int(nanny.pid) for nanny in client.cluster.workers.values() if nanny.pid)  # one that restarts has none
+def kill_a_worker(client: Any) -> None:
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
 
 
 def test_without_a_client_the_error_says_how_to_get_one(models: Any, rows: Any) -> None:
@@ -60,31 +61,29 @@ def test_without_a_client_the_error_says_how_to_get_one(models: Any, rows: Any) 
 
 
 def test_a_worker_lost_in_calibration_or_prediction_changes_nothing(
-    tmp_path: Path, client: Any, models: Any, rows: Any
+    tmp_path: Path, scheduler: str, models: Any, rows: Any
 ) -> None:
-    local = icqr.ICQR(models["ICQR"].estimator, coverage=0.8, partition=models["ICQR"].partition, random_state=0)
-    local.fit(*rows)
-    model = on_dask(local)
-    killed = []
+    local = pickle.loads(pickle.dumps(models["ICQR"])).calibrate(*rows)
+    killed = threading.Event()
 
     def kill_when_scored(step: str, done: int, total: int) -> None:
-        if step == "merging" and not killed:
-            killed.append(some_worker(client))
-            os.kill(killed[0], signal.SIGKILL)
+        if step == "merging" and not killed.is_set():
+            killed.set()
+            kill_a_worker(client)
 
     # Lost while it scores a block; and another one after all blocks are scored, with the scores that it held.
     X, y = in_blocks(rows, before=DiesOnce(tmp_path / "scoring"))
-    with progress(kill_when_scored):
-        model.calibrate(X, y, max_scores=10)
+    with connect(scheduler) as client:
+        with progress(kill_when_scored):
+            model = on_dask(models["ICQR"]).calibrate(X, y, max_scores=10)
+        X, _ = in_blocks(rows, before=DiesOnce(tmp_path / "predicting"))
+        folder = write_parquet(model.predict_interval(X), tmp_path / "out")
+        client.wait_for_workers(2)  # for the tests that follow
     assert (tmp_path / "scoring").exists()
-    assert killed
-    local.calibrate(*rows)
+    assert killed.is_set()
+    assert (tmp_path / "predicting").exists()
     groups = np.arange(3)
     np.testing.assert_array_equal(model.calibration_.offsets(0.8, groups), local.calibration_.offsets(0.8, groups))
-
-    X, _ = in_blocks(rows, before=DiesOnce(tmp_path / "predicting"))
-    folder = write_parquet(model.predict_interval(X), tmp_path / "out")
-    assert (tmp_path / "predicting").exists()
     np.testing.assert_array_equal(pd.read_parquet(folder), local.predict_interval(rows[0]))
 
 
@@ -113,7 +112,7 @@ def kill_trainer(client: Any) -> None:
     while not any(str(key).startswith(("_train_part", "fn-")) for keys in client.processing().values() for key in keys):
         time.sleep(0.05)
     time.sleep(1.0)
-    os.kill(some_worker(client), signal.SIGKILL)
+    kill_a_worker(client)
 
 
 @pytest.mark.slow
@@ -122,7 +121,7 @@ def test_training_that_never_survives_fails_by_name(client: Any, rows: Any, monk
     monkeypatch.setattr("icqr._cluster.ATTEMPTS", 1)
     estimator = lightgbm.DaskLGBMRegressor(n_estimators=100_000)
     threading.Thread(target=kill_trainer, args=(client,), daemon=True).start()
-    model = CQR(estimator)
+    model = CQR(estimator, random_state=0)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker was lost while training")
         with pytest.raises(LostWorkerError, match="training was started 1 times, and each time a worker was lost"):

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
+from operator import call
 from queue import Empty, SimpleQueue
 from signal import SIG_IGN, SIGINT, signal
 from threading import Thread, current_thread, main_thread
@@ -29,11 +30,13 @@ import pandas as pd
 from distributed import CancelledError, Client, Future, KilledWorker, WorkerPlugin, futures_of, get_client
 from sklearn.base import clone
 
-from icqr._libraries import class_names
+from icqr._libraries import Encoder, TargetScale, class_names, seeded
 from icqr._messages import warn
 from icqr._rows import check_target, naming
 from icqr._tables import FloatArray, IntArray, Table, take_rows
-from icqr.quantiles import QuantileModel
+from icqr.calibration import quantile_levels
+from icqr.quantiles import PointModel, QuantileModel, bare
+from icqr.regressors import Naive
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -121,11 +124,8 @@ def current_client() -> Client:
 
 def dashboard(client: Client) -> str | None:
     """Return the address of the cluster's dashboard, if it has one: a scheduler without bokeh has none."""
-    return client.dashboard_link if client.run_on_scheduler(_has_bokeh) else None
-
-
-def _has_bokeh() -> bool:
-    return find_spec("bokeh") is not None
+    has_bokeh = client.run_on_scheduler(lambda: find_spec("bokeh") is not None)
+    return client.dashboard_link if has_bokeh else None
 
 
 @contextmanager
@@ -152,15 +152,10 @@ def shared(thing: Any) -> Any:
     return dask.delayed(thing, traverse=False, pure=False)
 
 
-def on_each(function: Callable[..., Any], parts: Sequence[Any], *arguments: Any) -> list[Any]:
-    """Return ``function(part, *arguments)`` of each delayed part, delayed."""
-    work, nodes = dask.delayed(_call, pure=False), [shared(argument) for argument in arguments]
-    node = shared(function)
-    return [work(node, part, *nodes) for part in parts]
-
-
-def _call(function: Callable[..., T], *arguments: Any) -> T:
-    return function(*arguments)
+def on_each(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Return ``function(part)`` of each delayed part, delayed."""
+    work, node = dask.delayed(call, pure=False), shared(function)
+    return [work(node, part) for part in parts]
 
 
 def persisted(parts: Sequence[Any], step: str) -> list[Any]:
@@ -183,11 +178,9 @@ def gathered(parts: Sequence[Any], step: str) -> list[Any]:
 def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) -> T:
     """Merge delayed parts on the workers, a few at a time, and bring only the last result here."""
     merging = dask.delayed(merge, pure=False)
-    level = list(parts)
-    while True:
-        level = [merging(level[start : start + _FAN_IN]) for start in range(0, len(level), _FAN_IN)]
-        if len(level) == 1:
-            return gathered(level, step)[0]  # type: ignore[no-any-return]
+    while len(parts) > 1:
+        parts = [merging(parts[start : start + _FAN_IN]) for start in range(0, len(parts), _FAN_IN)]
+    return gathered(parts, step)[0]  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -359,25 +352,9 @@ def joined(parts: Sequence[tuple[Any, FloatArray]]) -> tuple[Any, FloatArray]:
 # -- Training --------------------------------------------------------------------------------------------------------
 
 
-#: Estimators that train on a cluster, by the local one that has the same parameters.
-_DASK_TWINS = {
-    "lightgbm.LGBMRegressor": "lightgbm.DaskLGBMRegressor",
-    "xgboost.XGBRegressor": "xgboost.dask.DaskXGBRegressor",
-}
-
-
 def is_dask_estimator(estimator: Any) -> bool:
     """Tell whether an estimator trains on a cluster."""
     return not {"lightgbm.DaskLGBMRegressor", "xgboost.DaskXGBRegressor"}.isdisjoint(class_names(estimator))
-
-
-def dask_twin(estimator: Any) -> Any:
-    """Return the Dask estimator with the parameters of a local one of LightGBM or XGBoost; any other as it is."""
-    twin = _DASK_TWINS.get(class_names(estimator)[0])
-    if twin is None:
-        return estimator
-    module, _, name = twin.rpartition(".")
-    return getattr(importlib.import_module(module), name)(**estimator.get_params())
 
 
 def local_twin(estimator: Any) -> Any:
@@ -391,58 +368,73 @@ def local_twin(estimator: Any) -> Any:
     return getattr(package, type(estimator).__name__.removeprefix("Dask"))().set_params(**params)
 
 
-def warn_about_sample(estimator: Any, n_sample: int, n_train: int) -> None:
-    """Warn that an estimator sees only a sample, if there is one that would train on all rows."""
-    twin = _DASK_TWINS.get(class_names(estimator)[0])
-    if twin is not None and n_sample < n_train:
-        warn(
-            f"{type(estimator).__name__} is fitted on a sample of {n_sample} of {n_train} training rows; {twin} trains "
-            "on all of them, on the cluster."
-        )
+def train_on_cluster(model: Any, rows: DaskRows, X: Table, y: FloatArray, seed: int) -> Any:
+    """Return a fitted `QuantileModel` (for `Naive` a `PointModel`), trained by a Dask estimator on all rows.
+
+    How they are encoded is learned from the sample `X`, `y`.
+    """
+    estimator = bare(model.estimator)
+    twin = seeded(local_twin(estimator), seed)
+    if isinstance(model, Naive):
+        fitted: Any = PointModel(twin)
+        tasks = [fitted.prepare(X, y)]
+    else:
+        fitted = clone(model.estimator) if isinstance(model.estimator, QuantileModel) else QuantileModel()
+        tasks = fitted.set_params(estimator=twin).prepare(X, y, quantile_levels(model.coverage, model.side))
+
+    # Libraries don't take blocks without rows.
+    limits = (-math.inf if model.y_min is None else model.y_min, math.inf if model.y_max is None else model.y_max)
+    sizes = rows.stops - rows.starts
+    known = np.flatnonzero(sizes)
+    pairs = rows.map(_encoded, fitted.encoder_, fitted.scale_, limits)
+    parts = [pairs[i][place] for place in (0, 1) for i in known]
+
+    params = {**estimator.get_params(), **twin.get_params()}
+    trainers = [type(estimator)(**{**params, **settings}) for settings in tasks]
+    models = _fit_all(trainers, parts, sizes[known].tolist(), fitted.encoder_.encode(X[:1]))
+    if isinstance(fitted, PointModel):
+        fitted.model_ = models[0]
+    else:
+        fitted.models_ = models
+    return fitted
 
 
-def fit_on_cluster(estimators: Sequence[Any], parts: Sequence[Any], lengths: list[int], example: Any) -> list[Any]:
-    """Train local estimators by their Dask twins on all rows, and return them fitted.
+def _encoded(
+    X: Any, y: Any, number: int, encoder: Encoder, scale: TargetScale, limits: tuple[float, float]
+) -> tuple[Any, FloatArray]:
+    return encoder.encode(X) if len(X) else X, scale.scaled(check_target(y, len(X), limits))
 
-    Parameters
-    ----------
-    estimators : list
-        Unfitted estimators of LightGBM or XGBoost.
-    parts : list of delayed objects
-        Blocks of rows as the library takes them, then blocks of targets.
-    lengths : list of int
-        Their numbers of rows.
-    example : table
-        A row.
+
+def _fit_all(estimators: Sequence[Any], parts: Sequence[Any], lengths: list[int], example: Any) -> list[Any]:
+    """Train Dask estimators on blocks of rows, followed by their targets, and return them as local ones.
+
+    The blocks have these lengths, and the example is an encoded row.
     """
     # Held by the workers, so that each estimator is trained without reading the rows again.
     held = persisted(parts, "encoding")
 
     def train(client: Client) -> list[Any]:
         blocks = [Future(future.key, client) for future in futures_of(held)]
-        y = _array(blocks[len(lengths) :], [(n,) for n in lengths])
+        tables, targets = (zip(part, lengths, strict=True) for part in (blocks[: len(lengths)], blocks[len(lengths) :]))
+        y = da.concatenate([da.from_delayed(block, (n,), dtype=np.float64) for block, n in targets])
         if isinstance(example, pd.DataFrame):
-            X = dd.from_delayed(blocks[: len(lengths)], meta=example.iloc[:0], verify_meta=False)
+            X = dd.from_delayed([block for block, _ in tables], meta=example.iloc[:0], verify_meta=False)
         else:
-            X = _array(blocks[: len(lengths)], [(n, example.shape[1]) for n in lengths])
-        return [_fitted(estimator, X, y, client) for estimator in estimators]
+            shape = example.shape[1:]
+            X = da.concatenate([da.from_delayed(block, (n, *shape), dtype=np.float64) for block, n in tables])
+
+        models = []
+        for estimator in estimators:
+            estimator.client = client
+            estimator.fit(X, y)
+            if hasattr(estimator, "to_local"):  # LightGBM
+                models.append(estimator.to_local())
+            else:
+                models.append(local_twin(estimator))
+                models[-1].load_model(estimator.get_booster().save_raw("ubj"))
+        return models
 
     return _trained(train)
-
-
-def _array(blocks: list[Any], shapes: list[tuple[int, ...]]) -> Any:
-    parts = [da.from_delayed(block, shape, dtype=np.float64) for block, shape in zip(blocks, shapes, strict=True)]
-    return da.concatenate(parts)
-
-
-def _fitted(estimator: Any, X: Any, y: Any, client: Client) -> Any:
-    twin = dask_twin(estimator)
-    twin.client = client
-    twin.fit(X, y)
-    if hasattr(twin, "to_local"):  # LightGBM
-        return twin.to_local()
-    estimator.load_model(twin.get_booster().save_raw("ubj"))
-    return estimator
 
 
 def _trained(train: Callable[[Client], T]) -> T:

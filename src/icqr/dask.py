@@ -14,9 +14,8 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 try:
     import dask
@@ -43,7 +42,6 @@ from icqr._cluster import (
     connect,
     dashboard,
     delayed_blocks,
-    fit_on_cluster,
     gathered,
     is_collection,
     is_dask_estimator,
@@ -54,9 +52,11 @@ from icqr._cluster import (
     progress,
     reduced,
     shared,
-    warn_about_sample,
+    train_on_cluster,
 )
-from icqr._libraries import TargetScale, class_names, seeded
+from icqr._files import replacing
+from icqr._libraries import class_names
+from icqr._messages import warn
 from icqr._predicting import (
     EXPLAINED,
     NOT_CALIBRATED,
@@ -66,11 +66,11 @@ from icqr._predicting import (
     interval_names,
     is_list,
 )
-from icqr._rows import check_target, held_out_size, naming
+from icqr._rows import held_out_size, naming
 from icqr._tables import FloatArray, Table, take_rows
-from icqr.calibration import COVERAGES, MOST_SCORES, Calibration, quantile_levels, reduced_to, rows_needed
+from icqr.calibration import COVERAGES, MOST_SCORES, Calibration, reduced_to, rows_needed
 from icqr.partition import GroupPartition
-from icqr.quantiles import PointModel, QuantileModel, bare
+from icqr.quantiles import bare
 
 __all__ = [
     "CQR",
@@ -89,8 +89,11 @@ __all__ = [
 
 #: Importance, groups and models without a Dask estimator are learned from a sample of this many rows.
 SAMPLE_ROWS = 200_000
-
-T = TypeVar("T")
+#: Local estimators for which there is one that trains on the cluster.
+_DASK_TWINS = {
+    "lightgbm.LGBMRegressor": "lightgbm.DaskLGBMRegressor",
+    "xgboost.XGBRegressor": "xgboost.dask.DaskXGBRegressor",
+}
 
 
 # -- The methods -----------------------------------------------------------------------------------------------------
@@ -150,16 +153,21 @@ class _OnDask(IntervalRegressor):
         # Part 1: a Dask estimator is trained on the cluster; any other is fitted to the sample, with parts 2 and 3.
         params = self.get_params(deep=False)
         if on_cluster:
-            model = _train_on_cluster(self, train, X_train, y_train, model_seed)
+            model = train_on_cluster(self, train, X_train, y_train, model_seed)
             params["estimator"] = FrozenEstimator(model)
         else:
-            warn_about_sample(self.estimator, len(X_train), train.total)
+            twin = _DASK_TWINS.get(class_names(self.estimator)[0])
+            if twin is not None and len(X_train) < train.total:
+                warn(
+                    f"{type(self.estimator).__name__} is fitted on a sample of {len(X_train)} of {train.total} "
+                    f"training rows; {twin} trains on all of them, on the cluster."
+                )
 
         # Parts 2 and 3: importance and groups, by the local class from the sample.
         if "small_groups" in params:
             params["small_groups"] = "infinite"  # groups may be small in the sample, and large enough in all rows
         local = _local_class(self)(**params).fit(X_train, y_train, *calibration, **fit_params)
-        local.set_params(**self.get_params(deep=False)).set_params(estimator=local_twin(self.estimator))
+        local.set_params(**{**self.get_params(deep=False), "estimator": local_twin(self.estimator)})
         if on_cluster:
             local.model_.set_params(estimator=model.estimator)
             local.n_train_ = train.total
@@ -169,8 +177,6 @@ class _OnDask(IntervalRegressor):
             # With the promise of fit: `with_calibration` would take the rows for fresh ones.
             local.calibration_ = _calibration(local, held_out, coverages, max_scores)
             local.n_crossed_.pop("calibration", None)
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
         _with_state(self, local)
         return self
 
@@ -228,7 +234,7 @@ class _OnDask(IntervalRegressor):
         """
         if not is_collection(X):
             return super().predict_interval(X, coverage)
-        X, levels = _check_columns(self, X), self._check_scores(coverage)
+        X, levels = _check_columns(self, X), self._check_coverages(coverage)
         asked = levels if is_list(coverage) else levels[0]
         names = interval_names(asked)
         like = pd.DataFrame(np.empty((0, len(names))), columns=pd.Index(names))
@@ -241,7 +247,7 @@ class _OnDask(IntervalRegressor):
         """
         if not is_collection(X):
             return super().explain(X, coverage)
-        X, levels = _check_columns(self, X), self._check_scores(coverage)
+        X, levels = _check_columns(self, X), self._check_coverages(coverage)
         like = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in EXPLAINED.items()})
         return _mapped(_for_workers(self, levels, with_novelty=True), "explain", (levels[0],), X, like)
 
@@ -250,7 +256,7 @@ class _OnDask(IntervalRegressor):
         params = self.get_params(deep=False)
         return _with_state(_local_class(self)(**{**params, "estimator": local_twin(self.estimator)}), self)
 
-    def _check_scores(self, coverage: Any) -> list[float]:
+    def _check_coverages(self, coverage: Any) -> list[float]:
         """Return the coverages asked for; raise now, not at the first block, if their scores were not kept."""
         levels = [self.coverage] if coverage is None else list(coverage) if is_list(coverage) else [coverage]
         if not levels:
@@ -325,7 +331,9 @@ def _local_class(model: _OnDask) -> Any:
 
 
 def _with_state(model: Any, other: IntervalRegressor) -> Any:
-    """Give a model all that another one has learned."""
+    """Return a model with all that another has learned, in place of what it has learned itself."""
+    for name in [name for name in vars(model) if name.endswith("_")]:
+        delattr(model, name)
     for name, value in vars(other).items():
         if name.endswith("_"):
             setattr(model, name, value)
@@ -403,54 +411,18 @@ def _split(
     return train, held_out, training, calibration
 
 
-def _first_of_groups(rows: DaskRows, partition: GroupPartition) -> Any:
+def _first_of_groups(rows: DaskRows, partition: GroupPartition) -> tuple[Table, FloatArray]:
     """Find all groups on the cluster, and return a row of each."""
-    first = partial(_first_in_parts, partition)
+
+    def first(parts: Sequence[tuple[Table, FloatArray]]) -> tuple[Table, FloatArray]:
+        X, y = joined(parts)
+        if len(X) == 0:
+            return X, y
+        groups = clone(partition).fit(X, y, np.empty((len(X), 0))).assign(X)
+        places = np.unique(groups, return_index=True)[1]
+        return take_rows(X, places), y[places]
+
     return reduced(on_each(first, [[part] for part in rows.map(as_pair)]), first, "finding groups")
-
-
-def _first_in_parts(partition: GroupPartition, parts: Sequence[tuple[Table, FloatArray]]) -> tuple[Table, FloatArray]:
-    X, y = joined(parts)
-    if len(X) == 0:
-        return X, y
-    groups = clone(partition).fit(X, y, np.empty((len(X), 0))).assign(X)
-    first = np.unique(groups, return_index=True)[1]
-    return take_rows(X, first), y[first]
-
-
-def _train_on_cluster(model: _OnDask, train: DaskRows, X: Table, y: FloatArray, seed: int) -> Any:
-    """Return a fitted `QuantileModel` (for `Naive` a `PointModel`), trained by a Dask estimator on all rows.
-
-    How rows are encoded is learned from the sample `X`, `y`.
-    """
-    twin = seeded(local_twin(bare(model.estimator)), seed)
-    if isinstance(model, regressors.Naive):
-        fitted: Any = PointModel(twin)
-        tasks = [fitted.prepare(X, y)]
-    else:
-        fitted = clone(model.estimator) if isinstance(model.estimator, QuantileModel) else QuantileModel()
-        tasks = fitted.set_params(estimator=twin).prepare(X, y, quantile_levels(model.coverage, model.side))
-
-    limits = (-math.inf if model.y_min is None else model.y_min, math.inf if model.y_max is None else model.y_max)
-    sizes = train.stops - train.starts
-    known = np.flatnonzero(sizes)
-    rows, targets = train.map(_encoded, fitted.encoder_), train.map(_target, limits, fitted.scale_)
-    parts = [blocks[i] for blocks in (rows, targets) for i in known]
-    estimators = [type(twin)(**{**twin.get_params(), **settings}) for settings in tasks]
-    models = fit_on_cluster(estimators, parts, sizes[known].tolist(), fitted.encoder_.encode(X[:1]))
-    if isinstance(fitted, PointModel):
-        fitted.model_ = models[0]
-    else:
-        fitted.models_ = models
-    return fitted
-
-
-def _encoded(X: Any, y: Any, number: int, encoder: Any) -> Any:
-    return encoder.encode(X) if len(X) else X
-
-
-def _target(X: Any, y: Any, number: int, limits: tuple[float, float], scale: TargetScale) -> FloatArray:
-    return scale.scaled(check_target(y, len(X), limits))
 
 
 # -- Calibration -----------------------------------------------------------------------------------------------------
@@ -487,12 +459,14 @@ def _mapped(model: Any, method: str, arguments: tuple[Any, ...], X: Any, like: A
         work = dask.delayed(_predicted, pure=False)
         parts = [work(block, node, method, arguments, like, (i,)) for i, block in enumerate(delayed_blocks(X))]
         return dd.from_delayed(parts, meta=like, verify_meta=False)
-    if method == "predict":
-        return da.map_blocks(_predicted, X, node, method, arguments, np.empty(0), dtype=np.float64, drop_axis=1)
-    ends = (2, len(arguments[0])) if is_list(arguments[0]) else (2,)
-    chunks, axis = (X.chunks[0], *((end,) for end in ends)), 2 if len(ends) == 2 else None
-    empty = np.empty((0, *ends))
-    return da.map_blocks(_predicted, X, node, method, arguments, empty, dtype=np.float64, new_axis=axis, chunks=chunks)
+    ends = () if method == "predict" else (2, len(arguments[0])) if is_list(arguments[0]) else (2,)
+    return da.map_blocks(
+        *(_predicted, X, node, method, arguments, np.empty((0, *ends))),
+        dtype=np.float64,
+        drop_axis=1,
+        new_axis=list(range(1, 1 + len(ends))),
+        chunks=(X.chunks[0], *((end,) for end in ends)),
+    )
 
 
 def _predicted(
@@ -554,9 +528,9 @@ def write_parquet(frame: Any, folder: str | os.PathLike[str]) -> Path:
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     part.mkdir(parents=True)
     try:
-        write = dask.delayed(_write, pure=False)
+        write_block = dask.delayed(_write, pure=False)
         blocks = enumerate(delayed_blocks(frame))
-        gathered([write(block, str(part / f"part.{i:05d}.parquet")) for i, block in blocks], "writing")
+        gathered([write_block(block, part / f"part.{i:05d}.parquet") for i, block in blocks], "writing")
         part.rename(target)
     except BaseException:  # also Ctrl-C: nothing half-written stays behind
         shutil.rmtree(part, ignore_errors=True)
@@ -564,11 +538,10 @@ def write_parquet(frame: Any, folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _write(block: pd.DataFrame, path: str) -> None:
-    # A worker that is lost half-way leaves a file of another name, and the block is written again.
-    unfinished = f"{path}.{secrets.token_hex(4)}"
-    block.to_parquet(unfinished, engine="pyarrow")
-    os.replace(unfinished, path)
+def _write(block: pd.DataFrame, path: Path) -> None:
+    # A worker that is lost half-way leaves no file of this name, and the block is written again.
+    with replacing(path) as unfinished:
+        block.to_parquet(unfinished, engine="pyarrow")
 
 
 def coverage_counts(frame: Any, y: str, lower: str, upper: str, groups: str | None = None) -> pd.DataFrame:
