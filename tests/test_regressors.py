@@ -387,6 +387,7 @@ def test_a_failed_calibrate_leaves_the_old_calibration() -> None:
 def test_qr_refuses_calibration() -> None:
     for refused in (
         lambda: fitted(QR).calibrate(X, Y),
+        lambda: fitted(QR).with_calibration(plain(CQR).calibration_),
         lambda: QR(quick(), random_state=0).fit(X, Y, X_calibration=X_NEW, y_calibration=Y_NEW),
     ):
         with pytest.raises(ValueError, match="QR has no calibration; use CQR or ICQR"):

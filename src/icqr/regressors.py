@@ -27,7 +27,7 @@ from icqr._predicting import (
 from icqr._rows import Rows, naming
 from icqr._rules import describe_groups, describe_partition
 from icqr._tables import Features, FloatArray, Table, blocks, take_rows
-from icqr.calibration import NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
+from icqr.calibration import Calibration, NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
 from icqr.conformity import width_floor
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition, WholePartition
@@ -186,6 +186,10 @@ class QR(IntervalRegressor):
         return self
 
     def calibrate(self, X: Any, y: Any) -> Self:
+        """Refuse: quantile regression has no calibration."""
+        raise ValueError(NO_CALIBRATION)
+
+    def with_calibration(self, calibration: Calibration) -> Self:
         """Refuse: quantile regression has no calibration."""
         raise ValueError(NO_CALIBRATION)
 
@@ -549,7 +553,7 @@ class ICQR(IntervalRegressor):
             clone(self.partition).fit(train.X, train.y, np.empty((len(train), 0)))
 
 
-# -- Steps of fit that several methods share -------------------------------------------------------------------------
+# -- Steps of fit ----------------------------------------------------------------------------------------------------
 
 
 def _fit_quantiles(method: Any, train: Rows, seed: int, fit_params: dict[str, Any]) -> QuantileModel:
@@ -581,9 +585,6 @@ def _put_into_one_group(method: Any, train: Rows) -> None:
     method.partition_ = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
     method.n_groups_ = 1
     method.described_ = describe_groups(train.X, np.zeros(len(train), dtype=np.intp), 1)
-
-
-# -- Helpers of ICQR -------------------------------------------------------------------------------------------------
 
 
 def _data_of(part: Any) -> str:
