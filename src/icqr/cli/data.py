@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,11 +106,7 @@ def read_data(
         beside = [str(file) for file in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = did_you_mean(data, [*known, *beside])
         raise ValueError(f"there is no file {data!r}, and no data set of that name{hint}")
-
-    def is_read(column: str) -> bool:
-        return column not in ignore and (only is None or column in only)
-
-    return _as_user_table(raw, "standard input" if data == "-" else data, text_format, as_text, keep, is_read)
+    return _as_user_table(raw, "standard input" if data == "-" else data, text_format, as_text, only, keep, ignore)
 
 
 def _as_user_table(
@@ -118,13 +114,15 @@ def _as_user_table(
     name: str,
     text_format: TextFormat,
     as_text: Collection[str],
+    only: Collection[str] | None,
     keep: Sequence[str],
-    is_read: Callable[[str], bool],
+    ignore: Collection[str],
 ) -> UserTable:
     table = raw.columns.drop_columns([column for column in raw.columns.column_names if is_written_index(column)])
     check_width(table.num_columns, name)
     columns = [str(column).strip() or f"column {place}" for place, column in enumerate(table.column_names, start=1)]
-    twice = [column for column, n in Counter(columns).items() if n > 1 and (is_read(column) or column in keep)]
+    read = {column for column in columns if column not in ignore and (only is None or column in only)}
+    twice = [column for column, n in Counter(columns).items() if n > 1 and (column in read or column in keep)]
     if twice:
         raise ValueError(f"{name} has columns of the same name: {listed_names(twice)}; rename them")
     if not table.num_rows or not table.num_columns:
@@ -132,11 +130,11 @@ def _as_user_table(
 
     notes: list[str] = []
     if text_format.decimal is None and text_format.thousands is None:
-        notes += [text for column, text in maybe_thousands(raw.sample) if is_read(column)]
+        notes += [text for column, text in maybe_thousands(raw.sample) if column in read]
     frame = {
         column: as_series(table.column(place), column, column in as_text, text_format, notes)
         for place, column in enumerate(columns)
-        if is_read(column)
+        if column in read
     }
 
     kept = [column for column in keep if column in columns]

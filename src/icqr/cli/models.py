@@ -75,14 +75,14 @@ def shared_parameters(setting: Setting) -> dict[str, Any]:
 
 def make_parameters(setting: Setting, estimator: Any, columns: Iterable[Any], recommended: bool) -> dict[str, Any]:
     """Return all that options say, as parameters of `ICQR`; refuse groups of a column that is not there."""
-    partition: Any = WholePartition() if setting.partition == "whole" else KMeansPartition()
+    parameters = shared_parameters(setting) | {"small_groups": setting.small_groups}
     if recommended:
-        estimator, partition = ResidualQuantiles(estimator), "auto"
-    elif setting.groups is not None:
+        return parameters | {"estimator": ResidualQuantiles(estimator), "partition": "auto"}
+    partition: Any = WholePartition() if setting.partition == "whole" else KMeansPartition()
+    if setting.groups is not None:
         check_column(columns, setting.groups, "--groups")
         partition = GroupPartition(setting.groups)
-    own = {"estimator": estimator, "partition": partition, "small_groups": setting.small_groups}
-    return own | shared_parameters(setting)
+    return parameters | {"estimator": estimator, "partition": partition}
 
 
 def check_no_gaps(name: str, estimator: Any, X: pd.DataFrame) -> None:

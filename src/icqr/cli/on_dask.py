@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +75,13 @@ def fit_on_dask(
 
     with _cluster(scheduler):
         ignore = source.ignore or []
-        table = _open_blocks(data, ignore=ignore)
-        columns = list(map(str, table.example.columns))
+        table, blocks, n_rows = _open_blocks(data, ignore=ignore)
+        columns = list(map(str, table.frame.columns))
         for name in ignore:
-            check_column([*columns, *table.unused], name, "--ignore")
+            check_column(table.names, name, "--ignore")
         if source.target is None:
             raise ValueError(f"--target must be given: the column to predict, one of {listed_names(columns)}")
-        frame, n_rows = _check_numbers(table, {"--target": source.target}, source.drop_missing)
+        blocks, n_rows = _check_numbers(table, blocks, n_rows, {"--target": source.target}, source.drop_missing)
         features = [name for name in columns if name != source.target]
         parameters = make_parameters(setting, estimator, features, recommended)
         for text in table.notes:
@@ -93,7 +92,7 @@ def fit_on_dask(
             sampled = f"is fitted on a random sample of {_SAMPLE_ROWS:,} rows"
             note(f"{what} {sampled}; {others} and --model xgboost train on all")
 
-        model = ICQR(**parameters).fit(frame[features], frame[source.target], sample_rows=_SAMPLE_ROWS).to_local()
+        model = ICQR(**parameters).fit(blocks[features], blocks[source.target], sample_rows=_SAMPLE_ROWS).to_local()
         save(model, out)
     say_fitted(f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {source.target!r})", model, out)
 
@@ -107,55 +106,54 @@ def predict_on_dask(model_file: str, data: str, wanted: PredictOptions, schedule
     model = load_model(model_file)
     with _cluster(scheduler):
         as_text, only = columns_to_read(model)
-        table = _open_blocks(data, as_text=as_text, only=only)
-        opened = UserTable(data, table.example, table.notes, unused=table.unused)
-        columns = list(features_of(model, opened, wanted.kept, "--keep"))
-        predicted = chosen_columns(on_dask(model).explain(table.frame[columns], wanted.coverage), wanted)
+        table, blocks, n_rows = _open_blocks(data, as_text=as_text, only=only)
+        columns = list(features_of(model, table, wanted.kept, "--keep"))
+        predicted = chosen_columns(on_dask(model).explain(blocks[columns], wanted.coverage), wanted)
         if wanted.kept:
-            kept = _open_blocks(data, only=(), keep=wanted.kept)  # as the files have them
-            example = pd.concat([kept.example[wanted.kept], predicted._meta], axis=1)
-            parts = (kept.frame[wanted.kept], predicted)
-            predicted = dd.map_partitions(_beside, *parts, meta=example, align_dataframes=False)
+            copied, kept, _ = _open_blocks(data, only=(), keep=wanted.kept)  # as the files have them
+            predicted = dd.map_partitions(
+                lambda *parts: pd.concat(parts, axis=1),
+                kept[wanted.kept],
+                predicted,
+                meta=pd.concat([copied.frame[wanted.kept], predicted._meta], axis=1),
+                align_dataframes=False,
+            )
         folder = write_parquet(predicted, wanted.out)
     without = dataset(folder).count_rows(filter=field("promised") == 0)
     n_files = len(list(folder.iterdir()))
-    words = predicted_words(model, wanted, table.n_rows, without)
+    words = predicted_words(model, wanted, n_rows, without)
     say(f"{words} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})")
-
-
-def _beside(kept: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
-    return pd.concat([kept, predicted], axis=1)
 
 
 def audit_on_dask(data: str, wanted: AuditOptions, scheduler: str | None) -> None:
     """Do what `icqr audit` says, on Dask: coverage is counted over all rows, regions are searched in a sample."""
     check_report(wanted.report)
     with _cluster(scheduler):
-        table = _open_blocks(data)
-        frame, n_rows = _check_numbers(table, wanted.columns, wanted.drop_missing)
+        table, blocks, n_rows = _open_blocks(data)
+        blocks, n_rows = _check_numbers(table, blocks, n_rows, wanted.columns, wanted.drop_missing)
         if wanted.groups is not None:
-            check_column(table.example.columns, wanted.groups, "--groups")
+            check_column(table.names, wanted.groups, "--groups")
         for text in table.notes:
             note(text)
-        X, y = sample(frame.drop(columns=wanted.target), frame[wanted.target], _SAMPLE_ROWS)
-        rows = pd.DataFrame(X).assign(**{wanted.target: y})[list(table.example.columns)]
+        X, y = sample(blocks.drop(columns=wanted.target), blocks[wanted.target], _SAMPLE_ROWS)
+        rows = pd.DataFrame(X).assign(**{wanted.target: y})[table.names]
         described, counted = f"{table.name} ({n_rows:,} rows)", []
         if len(rows) < n_rows:
             described = f"{table.name} ({len(rows):,} of {n_rows:,} rows, drawn at random)"
-            counted = _counted(frame, wanted)
+            counted = _counted(blocks, wanted)
     result, summary = judge(rows, wanted, described)
     if counted:
         summary["all_rows"] = counted
     say_audit(result, summary, wanted, counted)
 
 
-def _counted(frame: Any, wanted: AuditOptions) -> list[str]:
+def _counted(blocks: Any, wanted: AuditOptions) -> list[str]:
     """Return sentences on how often the intervals of all rows hold, and those of each group, worst first."""
     columns = wanted.target, wanted.lower, wanted.upper
-    whole = coverage_counts(frame, *columns)
+    whole = coverage_counts(blocks, *columns)
     sentences = [f"Counted over all {whole['n'].item():,} rows: {whole['coverage'].item():.2%} covered."]
     if wanted.groups is not None:
-        counts = coverage_counts(frame, *columns, wanted.groups).sort_values("coverage", kind="stable")
+        counts = coverage_counts(blocks, *columns, wanted.groups).sort_values("coverage", kind="stable")
         sentences += [
             f"{wanted.groups} = {group}: {row['coverage']:.2%} of {int(row['n']):,} rows covered."
             for group, row in counts.head(_MOST_GROUPS).iterrows()
@@ -166,26 +164,17 @@ def _counted(frame: Any, wanted: AuditOptions) -> list[str]:
 # -- Parquet files as blocks -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BlockTable:
-    """Rows of Parquet files, none of them read yet; `example` has their columns without a row."""
-
-    name: str
-    frame: Any
-    example: pd.DataFrame
-    n_rows: int
-    notes: list[str]
-    unused: list[str]
-
-
 def _open_blocks(
     data: str,
     as_text: Collection[str] = (),
     only: Collection[str] | None = None,
     keep: Collection[str] = (),
     ignore: Collection[str] = (),
-) -> BlockTable:
-    """Open Parquet files (a file, a folder or a pattern); columns are chosen as in `read_data`."""
+) -> tuple[UserTable, Any, int]:
+    """Return the columns of Parquet files as a table without a row, the rows as Dask's blocks, and their number.
+
+    DATA is a file, a folder or a pattern; columns are chosen as in `read_data`. No row is read yet.
+    """
     files = [str(Path(file).absolute()) for file in list_files(data)]  # workers may be in another folder
     opened = open_files(files)
     fields = [column for column in opened.schema if not is_written_index(column.name)]
@@ -193,20 +182,22 @@ def _open_blocks(
     if not n_rows or not fields:
         raise ValueError(f"{data}: {len(files):,} files without a row")
 
-    wanted = [
-        column.name in keep or (column.name not in ignore and (only is None or column.name in only))
-        for column in fields
-    ]
-    schema = pa.schema([column for column, is_wanted in zip(fields, wanted, strict=True) if is_wanted])
-    unused = [column.name for column, is_wanted in zip(fields, wanted, strict=True) if not is_wanted]
+    schema = pa.schema(
+        [
+            column
+            for column in fields
+            if column.name in keep or (column.name not in ignore and (only is None or column.name in only))
+        ]
+    )
+    unused = [column.name for column in fields if column.name not in schema.names]
     # Text is text: whether it holds dates could be told only from all rows, and a block has some of them.
     texts = tuple(column.name for column in schema if column.name in as_text or is_text(column.type))
     notes: list[str] = []
     example = _converted(schema.empty_table(), texts, tuple(keep), notes)
     with dask.config.set({"dataframe.convert-string": False}):  # text as the local engine has it
         options = {"schema": schema, "texts": texts, "kept": tuple(keep)}
-        frame = dd.from_map(_read_block, list(cut_files(opened)), **options, meta=example, label="read-parquet")
-    return BlockTable(data, frame, example, n_rows, notes, unused)
+        blocks = dd.from_map(_read_block, list(cut_files(opened)), **options, meta=example, label="read-parquet")
+    return UserTable(data, example, notes, unused=unused), blocks, n_rows
 
 
 def _read_block(piece: Any, columns: Any = None, *, schema: Any, texts: Sequence[str], kept: Sequence[str]) -> Any:
@@ -217,29 +208,29 @@ def _read_block(piece: Any, columns: Any = None, *, schema: Any, texts: Sequence
 
 
 def _converted(table: Any, texts: Sequence[str], kept: Sequence[str], notes: list[str]) -> pd.DataFrame:
-    def converted(name: str) -> Any:
-        if name in kept:
-            return table[name].to_pandas()
-        return as_series(table[name], name, name in texts, TextFormat(), notes)
+    columns = {
+        name: values.to_pandas() if name in kept else as_series(values, name, name in texts, TextFormat(), notes)
+        for name, values in zip(table.column_names, table.columns, strict=True)
+    }
+    return pd.DataFrame(columns)
 
-    return pd.DataFrame({name: converted(name) for name in table.column_names})
 
-
-def _check_numbers(table: BlockTable, names: Mapping[str, str], drop_missing: bool) -> tuple[Any, int]:
+def _check_numbers(
+    table: UserTable, blocks: Any, n_rows: int, names: Mapping[str, str], drop_missing: bool
+) -> tuple[Any, int]:
     """Return the rows in which columns, after their options, are known numbers, and how many; refuse text and gaps."""
     for option, name in names.items():
-        check_column(table.example.columns, name, option)
-        if not pd.api.types.is_numeric_dtype(table.example[name].dtype):
+        check_column(table.frame.columns, name, option)
+        if not pd.api.types.is_numeric_dtype(table.frame[name].dtype):
             raise ValueError(f"{option}: column {name!r} must hold numbers, but it holds text")
-    missing = table.frame[list(names.values())].isna()
+    columns = list(names.values())
+    missing = blocks[columns].isna()
     gaps, without = dask.compute(missing.sum(), missing.any(axis=1).sum())
-    check_gaps(gaps, int(without), table.n_rows, drop_missing)
+    check_gaps(gaps, int(without), n_rows, drop_missing)
     if not without:
-        return table.frame, table.n_rows
-    table.notes.append(
-        f"{without:,} of {table.n_rows:,} rows are left out: {listed_names(names.values())} missing there"
-    )
-    return table.frame.dropna(subset=list(names.values())), table.n_rows - int(without)
+        return blocks, n_rows
+    table.notes.append(f"{without:,} of {n_rows:,} rows are left out: {listed_names(columns)} missing there")
+    return blocks.dropna(subset=columns), n_rows - int(without)
 
 
 # -- The cluster -----------------------------------------------------------------------------------------

@@ -249,20 +249,17 @@ def find_separator(sample: str) -> tuple[str, list[list[str]]]:
     if len(lines) < len(sample):
         lines = lines[: lines.rfind("\n") + 1]
 
-    cut: dict[str, list[list[str]]] = {}
+    cut = []
     for separator in ",;\t|":
         try:
-            cut[separator] = [row for row in csv.reader(io.StringIO(lines), delimiter=separator) if row]
+            rows = [row for row in csv.reader(io.StringIO(lines), delimiter=separator) if row]
         except csv.Error:  # an open quotation mark, or a field that is too large
-            cut[separator] = []
-
-    def agreement(separator: str) -> tuple[float, int]:
-        rows = cut[separator]
+            rows = []
         width = len(rows[0]) if rows else 0
-        return (sum(len(row) == width for row in rows) / len(rows), width) if width > 1 else (0.0, 0)
-
-    best = max(cut, key=agreement)
-    return best, cut[best]
+        agreement = sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0.0
+        cut.append((agreement, width if width > 1 else 0, separator, rows))
+    _, _, best, rows = max(cut, key=lambda fit: fit[:2])
+    return best, rows
 
 
 def check_width(width: int, name: str) -> None:
