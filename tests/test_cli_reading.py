@@ -456,26 +456,16 @@ def test_hostile_files_are_refused_in_one_line(
     assert os.listdir() == ["data"]
 
 
-def bomb(path: Path, size: int) -> None:
-    """Write a gzip file that unpacks to so many MB of rows."""
-    rows = b"1,2\n" * (1 << 18)
-    with gzip.open(path, "wb") as stream:
-        stream.write(b"a,price\n")
-        for _ in range(size):
-            stream.write(rows)
-
-
-@pytest.mark.parametrize(
-    ("what", "said"), [("gzip", "unpack to more than 100 times as many"), ("parquet", "unpack to more than 100 times")]
-)
-def test_a_bomb_is_refused_within_bounded_memory(what: str, said: str, tmp_path: Path) -> None:
-    if what == "gzip":
-        bomb(tmp_path / "data", 400)
+@pytest.mark.parametrize("what", ["gzip", "parquet"])
+def test_a_bomb_is_refused_within_bounded_memory(what: str, tmp_path: Path) -> None:
+    if what == "gzip":  # 300 MB of rows: gzip files one after the other are one
+        rows = gzip.compress(b"1,2\n" * (1 << 18))
+        (tmp_path / "data").write_bytes(gzip.compress(b"a,price\n") + 300 * rows)
     else:
-        column = pa.repeat(1.5, 1_000_000)
-        with pq.ParquetWriter(tmp_path / "data", pa.schema([("price", pa.float64())])) as writer:
-            for _ in range(100):
-                writer.write_table(pa.table({"price": column}))
+        table = pa.table({"price": pa.repeat(1.5, 4_000_000)})
+        with pq.ParquetWriter(tmp_path / "data", table.schema) as writer:
+            for _ in range(10):
+                writer.write_table(table)
     code = """
 from icqr.cli import main
 try:
@@ -486,7 +476,7 @@ finally:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert said in done.stderr
+    assert "unpack to more than 100 times as many" in done.stderr
     assert int(done.stdout) < 600_000  # kB, of which the libraries take half
 
 
