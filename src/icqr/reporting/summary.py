@@ -108,10 +108,9 @@ def summary_of(
         "columns": columns if evidence.X is None else as_table(evidence.X).shape[1],
         "rows checked": None if audit is None else int(audit.numbers["n"]),
     }
+    facts = about or {}
     computed = {
-        "about": {str(key): value if isinstance(value, int | float) else str(value) for key, value in about.items()}
-        if about
-        else {},
+        "about": {str(key): value if isinstance(value, int | float) else str(value) for key, value in facts.items()},
         "data": {key: value for key, value in data.items() if value is not None},
         "models": [model_facts(name, evidence.models.get(name)) for name in names],
         "audit": None if audit is None else audit.method,
@@ -143,31 +142,13 @@ def summary_of(
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All that a report can draw on; what was not given is empty.
+    """All that a report can draw on; what was not given is empty. Dicts are by method."""
 
-    Attributes
-    ----------
-    coverage : float
-        What is promised.
-    audits : dict
-        By method; empty for a model without rows to check it on.
-    comparison : Comparison or None
-        If there are several methods.
-    models : dict
-        The methods that are icqr models.
-    rows : dict
-        By method: the rows with their intervals.
-    X : table or None
-        Features, as given.
-    y_name : str or None
-        Name of the target.
-    """
-
-    coverage: float
-    audits: dict[str, Audit] = field(default_factory=dict)
+    coverage: float  # what is promised
+    audits: dict[str, Audit] = field(default_factory=dict)  # empty for a model without rows to check it on
     comparison: Comparison | None = None
-    models: dict[str, IntervalRegressor] = field(default_factory=dict)
-    rows: dict[str, Audited] = field(default_factory=dict)
+    models: dict[str, IntervalRegressor] = field(default_factory=dict)  # the methods that are icqr models
+    rows: dict[str, Audited] = field(default_factory=dict)  # with their intervals
     X: Any = None
     y_name: str | None = None
 
