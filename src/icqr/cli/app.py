@@ -167,10 +167,8 @@ def fit(
     estimator = models.make_model(setting.model)
     with progress(3) as begin:
         begin("Reading the data")
-        described, X, y, remarks = read_rows(data, source, text_format)
+        described, X, y = read_rows(data, source, text_format)
         parameters = models.make_parameters(setting, estimator, X.columns, recommended)
-        for text in remarks:
-            note(text)
         models.check_no_gaps(setting.model, estimator, X)
         begin(f"Fitting and calibrating ({setting.model})", own_bar=setting.model == "network")
         model = icqr.ICQR(**parameters).fit(X, y)

@@ -18,9 +18,9 @@ from icqr.cli.columns import (
     is_written_index,
     maybe_thousands,
 )
-from icqr.cli.console import did_you_mean, listed_names
+from icqr.cli.console import did_you_mean, listed_names, note
 from icqr.cli.options import Source, TextFormat
-from icqr.cli.reading import RawTable, check_width, read_file, read_parquet_files
+from icqr.cli.reading import RawTable, check_width, read_file
 
 #: Rows of the built-in data.
 _BUILT_IN = 8000
@@ -101,7 +101,9 @@ def read_data(
     if data == "-" or path.exists():  # of a folder the reader says what is in it
         raw = read_file(data, text_format, as_text, keep)
     elif any(sign in data for sign in "*?["):
-        raw = RawTable(read_parquet_files(data))
+        from icqr.streaming import list_files, open_files
+
+        raw = RawTable(open_files(list_files(data)).to_table())
     else:
         beside = [str(file) for file in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = did_you_mean(data, [*known, *beside])
@@ -151,15 +153,13 @@ def _as_user_table(
 # -- Rows ------------------------------------------------------------------------------------------------
 
 
-def read_rows(
-    data: str | None, source: Source, text_format: TextFormat
-) -> tuple[str, pd.DataFrame, pd.Series[Any], list[str]]:
-    """Return what the rows are, in words, their features, their target, and notes on what is odd about them."""
+def read_rows(data: str | None, source: Source, text_format: TextFormat) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
+    """Return what the rows are, in words, their features and their target; tell the user what is odd about them."""
     if data is None:
         from icqr.datasets import make_heteroscedastic
 
         X, y = make_heteroscedastic(_BUILT_IN, random_state=0, return_X_y=True)
-        return f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)", X, y, []
+        return f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)", X, y
 
     ignore = source.ignore or []
     table = read_data(data, text_format, ignore=ignore)
@@ -177,8 +177,10 @@ def read_rows(
     X = frame.drop(columns=target)
     if not X.shape[1]:
         raise ValueError(f"{table.name} has no column beside the target {target!r}; there is nothing to predict from")
+    for text in [*table.notes, *_oddities(frame, X)]:
+        note(text)
     described = f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})"
-    return described, X, frame[target].astype(float), [*table.notes, *_oddities(frame, X)]
+    return described, X, frame[target].astype(float)
 
 
 def _oddities(frame: pd.DataFrame, X: pd.DataFrame) -> list[str]:

@@ -83,11 +83,9 @@ def compare_methods(
     check_report(report_path)
     with progress(6) as begin:
         begin("Reading the data")
-        described, X, y, remarks = read_rows(data, source, text_format)
+        described, X, y = read_rows(data, source, text_format)
         check_target(y, len(y), setting.y_limits)
         parameters = make_parameters(setting, estimator, X.columns, recommended=False)
-        for text in remarks:
-            note(text)
         check_no_gaps(setting.model, estimator, X)
 
         # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.

@@ -84,13 +84,6 @@ def read_file(path: str, text_format: TextFormat, as_text: Collection[str], keep
             raise ValueError(f"{name} can't be read as {file_format}: {words[:300]}") from error
 
 
-def read_parquet_files(pattern: str) -> Any:
-    """Read the Parquet files of a pattern, in the order of their names, as one table."""
-    from icqr.streaming import list_files, open_files
-
-    return open_files(list_files(pattern)).to_table()
-
-
 # -- Files -----------------------------------------------------------------------------------------------
 
 
