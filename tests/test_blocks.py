@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icqr._blocks import calibration_in_blocks, order_statistics
@@ -38,6 +38,7 @@ def calibrated(scores: np.ndarray, labels: np.ndarray, whole: Calibration, cover
         return calibration_in_blocks(model, lambda share: in_memory(blocks), len(scores), coverages, max_scores)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_selected_numbers_are_those_of_a_full_sort(data: st.DataObject) -> None:
     n_groups, n_sides = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))
@@ -57,8 +58,8 @@ def test_selected_numbers_are_those_of_a_full_sort(data: st.DataObject) -> None:
     if len(groups) == 0:
         return
     ranks = np.concatenate([1 + np.arange(len(part)) for part in whole])
-    found = order_statistics(in_memory(blocks), groups, ranks, n_sides)
-    np.testing.assert_array_equal(found, np.concatenate(whole))
+    selected = order_statistics(in_memory(blocks), groups, ranks, n_sides)
+    np.testing.assert_array_equal(selected, np.concatenate(whole))
 
 
 def test_a_pass_brings_256_counts_for_a_number() -> None:
@@ -91,8 +92,8 @@ def test_a_selected_calibration_answers_as_one_with_all_scores(symmetric: bool, 
     for coverage in COVERAGES:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # groups that are too small
-            asked = np.array([0, 1, 2, 3, -1])
-            np.testing.assert_array_equal(ours.offsets(coverage, asked), all_of_them.offsets(coverage, asked))
+            groups = np.array([0, 1, 2, 3, -1])
+            np.testing.assert_array_equal(ours.offsets(coverage, groups), all_of_them.offsets(coverage, groups))
         assert ours.certificate(coverage).groups.equals(all_of_them.certificate(coverage).groups)
         assert ours.certificate(coverage).marginal == all_of_them.certificate(coverage).marginal
 

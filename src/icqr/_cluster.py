@@ -289,7 +289,7 @@ class DaskRows:
                 f"X and y must be cut into the same blocks, got {len(tables)} and {len(targets)}; make both from one "
                 "DataFrame, or bring them into line by repartition (DataFrames) or rechunk (Arrays)"
             )
-        known = isinstance(y, da.Array) and not any(math.isnan(length) for length in y.chunks[0])
+        known = isinstance(y, da.Array) and not np.isnan(y.chunks[0]).any()
         counts = y.chunks[0] if known else gathered(on_each(len, targets), "counting rows")
         lengths = np.array(counts, dtype=np.intp)
         if not lengths.any():
@@ -415,13 +415,13 @@ def _fit_all(estimators: Sequence[Any], parts: Sequence[Any], lengths: list[int]
 
     def train(client: Client) -> list[Any]:
         blocks = [Future(future.key, client) for future in futures_of(held)]
-        tables, targets = (zip(part, lengths, strict=True) for part in (blocks[: len(lengths)], blocks[len(lengths) :]))
-        y = da.concatenate([da.from_delayed(block, (n,), dtype=np.float64) for block, n in targets])
+        tables, targets = blocks[: len(lengths)], blocks[len(lengths) :]
+        y = da.concatenate([da.from_delayed(block, (n,), float) for block, n in zip(targets, lengths, strict=True)])
         if isinstance(example, pd.DataFrame):
-            X = dd.from_delayed([block for block, _ in tables], meta=example.iloc[:0], verify_meta=False)
+            X = dd.from_delayed(tables, meta=example.iloc[:0], verify_meta=False)
         else:
-            shape = example.shape[1:]
-            X = da.concatenate([da.from_delayed(block, (n, *shape), dtype=np.float64) for block, n in tables])
+            sized, width = zip(tables, lengths, strict=True), example.shape[1]
+            X = da.concatenate([da.from_delayed(block, (n, width), float) for block, n in sized])
 
         models = []
         for estimator in estimators:

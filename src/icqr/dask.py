@@ -59,7 +59,6 @@ from icqr._libraries import class_names
 from icqr._messages import warn
 from icqr._predicting import (
     EXPLAINED,
-    NOT_CALIBRATED,
     Coverages,
     IntervalRegressor,
     interval_columns,
@@ -166,7 +165,7 @@ class _OnDask(IntervalRegressor):
         # Parts 2 and 3: importance and groups, by the local class from the sample.
         if "small_groups" in params:
             params["small_groups"] = "infinite"  # groups may be small in the sample, and large enough in all rows
-        local = _local_class(self)(**params).fit(X_train, y_train, *calibration, **fit_params)
+        local = _local_class(type(self))(**params).fit(X_train, y_train, *calibration, **fit_params)
         local.set_params(**{**self.get_params(deep=False), "estimator": local_twin(self.estimator)})
         if on_cluster:
             local.model_.set_params(estimator=model.estimator)
@@ -235,10 +234,9 @@ class _OnDask(IntervalRegressor):
         if not is_collection(X):
             return super().predict_interval(X, coverage)
         X, levels = _check_columns(self, X), self._check_coverages(coverage)
-        asked = levels if is_list(coverage) else levels[0]
-        names = interval_names(asked)
-        like = pd.DataFrame(np.empty((0, len(names))), columns=pd.Index(names))
-        return _mapped(_for_workers(self, levels), "predict_interval", (asked,), X, like)
+        wanted = levels if is_list(coverage) else levels[0]
+        like = pd.DataFrame(columns=interval_names(wanted), dtype=np.float64)
+        return _mapped(_for_workers(self, levels), "predict_interval", (wanted,), X, like)
 
     def explain(self, X: Any, coverage: float | None = None) -> Any:
         """Say for each row how its interval came about and what is promised.
@@ -253,19 +251,15 @@ class _OnDask(IntervalRegressor):
 
     def to_local(self) -> Any:
         """Return the same model as an object of the local class, which needs no Dask."""
-        params = self.get_params(deep=False)
-        return _with_state(_local_class(self)(**{**params, "estimator": local_twin(self.estimator)}), self)
+        params = {**self.get_params(deep=False), "estimator": local_twin(self.estimator)}
+        return _with_state(_local_class(type(self))(**params), self)
 
     def _check_coverages(self, coverage: Any) -> list[float]:
         """Return the coverages asked for; raise now, not at the first block, if their scores were not kept."""
-        levels = [self.coverage] if coverage is None else list(coverage) if is_list(coverage) else [coverage]
-        if not levels:
-            raise ValueError(
-                "coverage must be a number or a list of numbers, got an empty list; pass 0.9 or [0.8, 0.9]"
-            )
+        levels = self._coverages(coverage)
         for level in levels:
-            if self.certificate(level).guarantee != NOT_CALIBRATED:
-                self.calibration_.check_enough(level)
+            self.certificate(level)
+            self.calibration_.check_enough(level)
         return levels
 
 
@@ -321,13 +315,13 @@ def on_dask(model: IntervalRegressor) -> Any:
     if isinstance(model, _OnDask):
         return model
     for kind in (Naive, QR, CQR, ICQR):
-        if isinstance(model, _local_class(kind())):
+        if isinstance(model, _local_class(kind)):
             return _with_state(kind(**model.get_params(deep=False)), model)
     raise TypeError(f"model must be Naive, QR, CQR or ICQR, got {type(model).__name__}")
 
 
-def _local_class(model: _OnDask) -> Any:
-    return next(kind for kind in type(model).__mro__ if kind.__module__ == regressors.__name__)
+def _local_class(kind: type[_OnDask]) -> Any:
+    return next(parent for parent in kind.__mro__ if parent.__module__ == regressors.__name__)
 
 
 def _with_state(model: Any, other: IntervalRegressor) -> Any:
@@ -533,7 +527,8 @@ def write_parquet(frame: Any, folder: str | os.PathLike[str]) -> Path:
         gathered([write_block(block, part / f"part.{i:05d}.parquet") for i, block in blocks], "writing")
         part.rename(target)
     except BaseException:  # also Ctrl-C: nothing half-written stays behind
-        shutil.rmtree(part, ignore_errors=True)
+        # Under another name, so that blocks that are still being written can't add to the folder while it is removed.
+        shutil.rmtree(part.rename(f"{part}.failed"), ignore_errors=True)
         raise
     return target
 
