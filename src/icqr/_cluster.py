@@ -30,7 +30,7 @@ import pandas as pd
 from distributed import CancelledError, Client, Future, KilledWorker, WorkerPlugin, futures_of, get_client
 from sklearn.base import clone
 
-from icqr._libraries import Encoder, TargetScale, class_names, seeded
+from icqr._libraries import class_names, seeded
 from icqr._messages import warn
 from icqr._rows import check_target, naming
 from icqr._tables import FloatArray, IntArray, Table, take_rows
@@ -382,27 +382,26 @@ def train_on_cluster(model: Any, rows: DaskRows, X: Table, y: FloatArray, seed: 
         fitted = clone(model.estimator) if isinstance(model.estimator, QuantileModel) else QuantileModel()
         tasks = fitted.set_params(estimator=twin).prepare(X, y, quantile_levels(model.coverage, model.side))
 
-    # Libraries don't take blocks without rows.
+    encoder, scale = fitted.encoder_, fitted.scale_
     limits = (-math.inf if model.y_min is None else model.y_min, math.inf if model.y_max is None else model.y_max)
+
+    def encoded(X: Table, y: Any, number: int) -> tuple[Any, FloatArray]:
+        return encoder.encode(X), scale.scaled(check_target(y, len(X), limits))
+
+    # Blocks without rows are left out: libraries don't take them.
     sizes = rows.stops - rows.starts
     known = np.flatnonzero(sizes)
-    pairs = rows.map(_encoded, fitted.encoder_, fitted.scale_, limits)
+    pairs = rows.map(encoded)
     parts = [pairs[i][place] for place in (0, 1) for i in known]
 
     params = {**estimator.get_params(), **twin.get_params()}
     trainers = [type(estimator)(**{**params, **settings}) for settings in tasks]
-    models = _fit_all(trainers, parts, sizes[known].tolist(), fitted.encoder_.encode(X[:1]))
+    models = _fit_all(trainers, parts, sizes[known].tolist(), encoder.encode(X[:1]))
     if isinstance(fitted, PointModel):
         fitted.model_ = models[0]
     else:
         fitted.models_ = models
     return fitted
-
-
-def _encoded(
-    X: Any, y: Any, number: int, encoder: Encoder, scale: TargetScale, limits: tuple[float, float]
-) -> tuple[Any, FloatArray]:
-    return encoder.encode(X) if len(X) else X, scale.scaled(check_target(y, len(X), limits))
 
 
 def _fit_all(estimators: Sequence[Any], parts: Sequence[Any], lengths: list[int], example: Any) -> list[Any]:

@@ -35,6 +35,8 @@ from icqr._tables import IntArray
 from icqr.calibration import COVERAGES, MOST_SCORES, Calibration
 from icqr.regressors import QR
 
+__all__ = ["calibrate", "explain", "predict_interval"]
+
 Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 T = TypeVar("T")
 
