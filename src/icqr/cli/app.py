@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
-from inspect import Parameter, Signature, cleandoc, signature
-from typing import Annotated, Any, get_type_hints
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
 import icqr
 from icqr.cli import options
 from icqr.cli.console import note, progress, say, say_json, say_sheet, tell, warnings_as_lines
-from icqr.cli.options import AuditOptions, Engine, PredictOptions, Setting, Source, TextFormat, flag, option
+from icqr.cli.options import AuditOptions, Engine, PredictOptions, Setting, Source, TextFormat, command, flag, option
 
 app = typer.Typer(
     name="icqr",
@@ -46,35 +45,6 @@ def run(arguments: Sequence[str] | None = None) -> None:
         raise
 
 
-def _command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command: its docstring is the help, and a bundle of options stands for each of them."""
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        kinds = get_type_hints(function, include_extras=True)
-        bundles: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
-        parameters = []
-        for parameter in signature(function).parameters.values():
-            bundle = bundles.get(parameter.name)
-            flat = [parameter] if bundle is None else signature(bundle).parameters.values()
-            hints = kinds if bundle is None else get_type_hints(bundle, include_extras=True)
-            parameters += [part.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[part.name]) for part in flat]
-
-        def command(**values: Any) -> None:
-            for name, bundle in bundles.items():
-                values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
-            function(**values)
-
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
-        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        epilog = "\n".join(["Examples:", *(f"  {example}" for example in examples)])
-        app.command(function.__name__, help=text, epilog=epilog)(command)
-        return function
-
-    return register
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"icqr {icqr.__version__}")
@@ -93,7 +63,8 @@ def _every_command(
 # -- The commands ----------------------------------------------------------------------------------------
 
 
-@_command(
+@command(
+    app,
     "icqr compare",
     "icqr compare bike",
     "icqr compare sales.csv --target price --coverage 0.8 --report sales.html",
@@ -122,7 +93,8 @@ def compare(
     compare_methods(data, source, text_format, setting, report, json)
 
 
-@_command(
+@command(
+    app,
     "icqr fit sales.csv --target price --out sales.icqr",
     "icqr fit sales.csv --target price --recommended --out sales.icqr",
     "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
@@ -177,7 +149,8 @@ def fit(
     models.say_fitted(described, model, out)
 
 
-@_command(
+@command(
+    app,
     "icqr predict sales.icqr new.csv --out intervals.parquet",
     "icqr predict sales.icqr new.csv --keep id --coverage 0.8 --out intervals.csv",
     "cat new.csv | icqr predict sales.icqr - | head",
@@ -218,7 +191,8 @@ def predict(
         say(models.predicted_words(fitted, wanted, len(X), int((explained["promised"] == 0).sum())))
 
 
-@_command(
+@command(
+    app,
     "icqr recalibrate sales.icqr october.csv --target price",
     "icqr recalibrate sales.icqr october.csv --target price --out october.icqr",
 )
@@ -264,7 +238,8 @@ def recalibrate(
     say(f"Model: {out}, calibrated with {len(X):,} rows of {table.name}")
 
 
-@_command(
+@command(
+    app,
     "icqr audit intervals.csv --target y --lower lo --upper hi --coverage 0.9",
     "icqr audit intervals.parquet --target y --lower lo --upper hi --coverage 0.9 --groups region --report audit.html",
     'icqr audit "intervals/*.parquet" --target y --lower lower --upper upper --coverage 0.9 --engine dask',
@@ -295,7 +270,7 @@ def audit(data: options.Data, wanted: AuditOptions, text_format: TextFormat, eng
     say_audit(result, summary, wanted)
 
 
-@_command("icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
+@command(app, "icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
 def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     """Say what is in a model's file: what is promised, its groups, its columns. Nothing in the file is run."""
     from icqr.auditing.findings import as_json
@@ -312,7 +287,7 @@ def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     say(f"Columns: {', '.join(words[:50])}{f' and {len(words) - 50} more' if len(words) > 50 else ''}.")
 
 
-@_command("icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
+@command(app, "icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
 def plan(
     rows: Annotated[int | None, option("N", "Calibration rows in all.", min=0)] = None,
     coverage: options.Coverage = 0.9,
@@ -340,7 +315,7 @@ def plan(
     say_sheet(Sheet(columns, cells, caption))
 
 
-@_command("icqr datasets", "icqr datasets --json")
+@command(app, "icqr datasets", "icqr datasets --json")
 def datasets(json: options.AsJson = False) -> None:
     """List the data sets that can stand for DATA."""
     from icqr._sheet import Sheet

@@ -1,4 +1,4 @@
-"""The arguments and options that commands share. Nothing here imports more than typer: help must be quick.
+"""What makes a command, and the options that commands share. Nothing here imports more than typer: help must be quick.
 
 A dataclass is a bundle of options: a command that takes one has all of them.
 """
@@ -6,9 +6,10 @@ A dataclass is a bundle of options: a command that takes one has all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,6 +18,35 @@ from icqr.cli.console import did_you_mean
 
 MODELS = ("hist", "lightgbm", "xgboost", "catboost", "forest", "network")
 SMALL_GROUPS = ("pooled", "infinite", "error")
+
+
+def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command: its docstring is the help, and a bundle of options stands for each of them."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        kinds = get_type_hints(function, include_extras=True)
+        bundles: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+        parameters = []
+        for parameter in signature(function).parameters.values():
+            bundle = bundles.get(parameter.name)
+            flat = [parameter] if bundle is None else signature(bundle).parameters.values()
+            hints = kinds if bundle is None else get_type_hints(bundle, include_extras=True)
+            parameters += [part.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[part.name]) for part in flat]
+
+        def bundled(**values: Any) -> None:
+            for name, bundle in bundles.items():
+                values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
+            function(**values)
+
+        bundled.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        bundled.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        epilog = "\n".join(["Examples:", *(f"  {example}" for example in examples)])
+        app.command(function.__name__, help=text, epilog=epilog)(bundled)
+        return function
+
+    return register
 
 
 def option(metavar: str, text: str, **more: Any) -> Any:
