@@ -103,8 +103,9 @@ def _fitted(case: Case, method: Any) -> Any:
     return method.fit(X_train, y_train, X_calibration=X_cal, y_calibration=y_cal)
 
 
-def _exact(case: Case, make: Callable[[Any], Any]) -> Outcome:
-    return Outcome(_fitted(case, make(FrozenEstimator(case.network))).predict_interval(case.split.X[2]))
+def _exact(case: Case, make: Callable[..., Any]) -> Outcome:
+    method = make(FrozenEstimator(case.network), random_state=case.seed)
+    return Outcome(_fitted(case, method).predict_interval(case.split.X[2]))
 
 
 def _grouped(case: Case, make: Callable[..., ICQR], shared: Any = None, **change: Any) -> Outcome:

@@ -399,7 +399,7 @@ def test_a_scheduler_that_does_not_answer_is_named() -> None:
 
 
 def test_local_classes_refuse_collections_and_name_ours(frames: Any, models: Any) -> None:
-    for work in (lambda: icqr.ICQR().fit(*frames), lambda: models["CQR"].predict_interval(frames[0])):
+    for work in (lambda: icqr.ICQR(random_state=0).fit(*frames), lambda: models["CQR"].predict_interval(frames[0])):
         with pytest.raises(TypeError, match=r"icqr\.dask\.ICQR .* takes it"):
             work()
 
@@ -431,13 +431,13 @@ def test_rows_that_do_not_fit_together_are_refused(client: Any, models: Any, row
     with pytest.raises(ValueError, match=r"X must have the columns it had in fit|feature names"):
         model.predict_interval(X[X.columns[::-1]])
     with pytest.raises(ValueError, match=r"0 rows in all its blocks"):
-        CQR().fit(X.partitions[:1].loc[:-1], y.partitions[:1].loc[:-1])
+        CQR(random_state=0).fit(X.partitions[:1].loc[:-1], y.partitions[:1].loc[:-1])
     with pytest.raises(ValueError, match=r"sample_rows must be a whole number"):
-        CQR().fit(X, y, sample_rows=0.5)
+        CQR(random_state=0).fit(X, y, sample_rows=0.5)
     with pytest.raises(ValueError, match=r"sample_weight is a Dask collection"):
-        CQR().fit(X, y, sample_weight=y)
+        CQR(random_state=0).fit(X, y, sample_weight=y)
     with pytest.raises(ValueError, match=r"X_calibration and y_calibration go together"):
-        CQR().fit(X, y, X)
+        CQR(random_state=0).fit(X, y, X)
     with pytest.raises(TypeError, match=r"model must be Naive, QR, CQR or ICQR, got HistGradient"):
         on_dask(SMALL)
 

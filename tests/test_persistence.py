@@ -395,6 +395,7 @@ SPECIAL: dict[str, Callable[[Any], Any]] = {
     "SelectFromModel": lambda kind: kind(LinearRegression()),
     "SelectKBest": lambda kind: kind(f_regression, k=2),
     "SelectPercentile": lambda kind: kind(f_regression, percentile=50),
+    "TargetEncoder": lambda kind: kind(shuffle=False),
     "VotingRegressor": lambda kind: kind([("a", LinearRegression()), ("b", BOOST)]),
 }
 

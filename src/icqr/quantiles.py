@@ -359,7 +359,7 @@ def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: 
     >>> bounds = prefit(
     ...     lower=lambda X: X[:, 0] - 1, median=lambda X: X[:, 0], upper=lambda X: X[:, 0] + 1, levels=(0.05, 0.5, 0.95)
     ... )
-    >>> CQR(bounds, coverage=0.9).fit(X, y).predict_interval(X).shape
+    >>> CQR(bounds, coverage=0.9, random_state=0).fit(X, y).predict_interval(X).shape
     (200, 2)
     """
     models = [model for model in (lower, median, upper) if model is not None]
