@@ -1,4 +1,4 @@
-"""What several test files share: how hypothesis runs, fitted models with rows new to them, a cluster, a terminal."""
+"""What several test files share: how hypothesis runs, no unseeded draw, fitted models with new rows, a cluster."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import settings
@@ -26,6 +28,17 @@ from icqr.datasets import make_heteroscedastic
 # The same examples on every run, and no limit on their time: machines differ.
 settings.register_profile("icqr", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("icqr")
+
+
+@pytest.fixture(autouse=True)
+def no_global_draws() -> Iterator[None]:
+    """Fail a test that draws from numpy's global generator: every fit and every draw has a seed of its own."""
+    had_jax = "jax" in sys.modules
+    before = np.random.get_state()[1:3]  # noqa: NPY002
+    yield
+    after = np.random.get_state()[1:3]  # noqa: NPY002
+    imported_jax = not had_jax and "jax" in sys.modules  # importing it draws once
+    assert imported_jax or (before[1] == after[1] and np.array_equal(before[0], after[0])), "a fit or draw has no seed"
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +73,7 @@ def scheduler() -> Iterator[str]:
 
 @pytest.fixture
 def in_terminal() -> Callable[..., tuple[int, str]]:
-    """Run a command in a terminal of its own; give its exit code and all that came to the screen."""
+    """Return a function that runs a command in a terminal, and returns its exit code and what the screen showed."""
 
     def run(*command: str, width: int = 80, cwd: Path, stop_at: str = "", **variables: str) -> tuple[int, str]:
         master, slave = pty.openpty()

@@ -22,8 +22,13 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_global_draws() -> None:
+    """Allow what no other test may: one of scikit-learn's checks shuffles rows by the global generator."""
+
+
 def quick(method: Any) -> Any:
-    """Give the method with a small model, and a coverage for which the checks' 10 to 20 rows are enough."""
+    """Return the method with a small model, and a coverage for which the checks' 10 to 20 rows are enough."""
     return method(
         HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=2, random_state=0), coverage=0.5, random_state=0
     )
