@@ -116,6 +116,12 @@ def _target_numbers(values: NDArray[Any]) -> FloatArray:
         raise ValueError(f"y must hold numbers: {error}. Convert it first, for example by pd.to_numeric.") from error
 
 
+def target_name(y: Any, y_name: str | None = None) -> str | None:
+    """Return the target's name: the one that was given, or that of a pandas or polars column."""
+    name = getattr(y, "name", None) if y_name is None else y_name
+    return None if name is None else str(name)
+
+
 def held_out_size(calibration_size: float, n: int) -> int:
     """Return the number of `n` rows to set aside, or say why there is none.
 

@@ -191,12 +191,6 @@ def shared_coverage(models: Mapping[str, Any], coverage: float | None) -> float:
     return own.pop()
 
 
-def target_name(y: Any, y_name: str | None = None) -> str | None:
-    """Return the target's name: the one that was given, or that of a pandas or polars column."""
-    name = getattr(y, "name", None) if y_name is None else y_name
-    return None if name is None else str(name)
-
-
 # -- Words around a picture ----------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from icqr._rows import target_name
 from icqr._tables import FloatArray, IntArray
 from icqr.metrics.checks import check_rows, check_share
 from icqr.plots.displays import (
@@ -27,7 +28,6 @@ from icqr.plots.displays import (
     percent,
     plain,
     shared_coverage,
-    target_name,
 )
 from icqr.plots.placing import Placed, find_column, place_column, sample_note, sample_rows
 

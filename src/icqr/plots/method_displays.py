@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from icqr._rows import target_name
 from icqr._sheet import cell
 from icqr._tables import FloatArray
 from icqr.calibration import COVERAGES
@@ -34,7 +35,6 @@ from icqr.plots.displays import (
     plain,
     row_labels,
     shared_coverage,
-    target_name,
 )
 from icqr.regressors import QR
 

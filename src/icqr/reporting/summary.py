@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from icqr._predicting import IntervalRegressor
+from icqr._rows import target_name
 from icqr._tables import IntArray, as_table
 from icqr.auditing import Audit, Comparison
 from icqr.auditing.audits import audit_rows
@@ -21,7 +22,6 @@ from icqr.auditing.findings import HOLDS, OVER, UNDER, listed, percent, plain, p
 from icqr.auditing.inputs import Audited, prepare
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
-from icqr.plots.displays import target_name
 from icqr.reporting.origins import (
     choice_of_k,
     importance_sentence,
