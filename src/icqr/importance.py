@@ -37,7 +37,7 @@ class PredictsQuantiles(Protocol):
 
 
 def median_absolute_error(y: FloatArray, quantiles: FloatArray, levels: Sequence[float]) -> float:
-    """Return the mean absolute error of the median: the error that Algorithm 3 as printed uses.
+    """Return the mean absolute error of the median: the error that `ICQR.as_printed` uses (the paper names none).
 
     Examples
     --------
@@ -157,7 +157,7 @@ class PermutationImportance(BaseEstimator):
             return np.asarray(np.abs(bases - errors(replacer.replace(column, orders))))
 
         columns = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(changes)(j) for j in range(X.shape[1]))
-        return _as_table(np.array(columns), base, X)
+        return _mean_over_repeats(np.array(columns), base, X)  # I_j is the mean of column j's changes
 
     def check_parameters(self) -> None:
         """Raise if a parameter is not allowed."""
@@ -195,7 +195,7 @@ def _deal_rows(n: int, size: int, n_repeats: int, rng: np.random.Generator) -> l
     return rounds
 
 
-def _as_table(changes: FloatArray, base: float, X: Table) -> pd.DataFrame:
+def _mean_over_repeats(changes: FloatArray, base: float, X: Table) -> pd.DataFrame:
     # In units of a power of two near the largest, which is exact: squares and sums neither overflow nor vanish.
     unit = np.ldexp(1.0, np.frexp(changes.max())[1] - 1)
     changes = changes / unit

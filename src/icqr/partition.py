@@ -188,7 +188,7 @@ class KMeansPartition(BaseEstimator):
         else:
             # One thread: with several, the order of additions, and so the last bits, would differ from run to run.
             with _threads().limit(limits=1):
-                path, chosen = self._search(Z, rng, random_state)
+                path, chosen = self._choose_k(Z, rng, random_state)
             self._check_reached(chosen)
 
         self.path_ = pd.DataFrame([clustering.summary for clustering in path])
@@ -199,11 +199,11 @@ class KMeansPartition(BaseEstimator):
         self.counts_ = np.bincount(chosen.labels)
         return self
 
-    def _search(
+    def _choose_k(
         self, Z: FloatArray, rng: np.random.Generator, random_state: Seed
     ) -> tuple[list[Clustering], Clustering]:
         """Return the clusterings that were tried, and the one that was chosen."""
-        if self.clusterer is not None:
+        if self.clusterer is not None:  # as printed: from scratch for k = 2, 3, …, on all rows
             path = self._try_each_k(Z, one_cluster(Z), lambda _, k: from_scratch(Z, k, self.clusterer, random_state))
             return path, self._pick(path)
 
@@ -228,8 +228,8 @@ class KMeansPartition(BaseEstimator):
         """Return a clustering and those of larger k that follow it, up to the last one that the choice needs."""
         path = [first]
         most = self.max_groups if self.choose in CHOICES else int(self.choose)
-        for k in range(len(first.centroids) + 1, most + 1):
-            last = path[-1]
+        for k in range(len(first.centroids) + 1, most + 1):  # k = 2, 3, … after one cluster
+            last = path[-1]  # each turn first asks whether the last k is enough
             if last.sigma > 1 - 1e-12:  # no more distinct rows
                 break
             if self.choose == "explained_variance" and last.sigma > self.explained_variance:  # σ_k > σ
@@ -276,7 +276,8 @@ class KMeansPartition(BaseEstimator):
     def _nearest(self, Z: FloatArray) -> IntArray:
         if self.clusterer_ is None:
             return nearest_centroid(Z, self.centroids_)
-        # Some clusterers have a rule of their own; a cell without training rows is none of our groups.
+        # KMeans never comes here (see `from_scratch`). Other clusterers have a rule of their own; one of their clusters
+        # without training rows is no group.
         labels = pd.Index(self.cells_).get_indexer(self.clusterer_.predict(Z))
         return np.where(labels < 0, nearest_centroid(Z, self.centroids_), labels)
 
