@@ -345,6 +345,7 @@ def test_an_error_of_our_own_method_is_no_gap(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
+@pytest.mark.draws_globally  # other packages' methods do, and have no seed of their own
 def test_text_and_missing_values_reach_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"x": rng.uniform(size=400), "city": rng.choice(["Bern", "Genf"], 400), "z": rng.normal(size=400)})

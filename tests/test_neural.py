@@ -499,6 +499,7 @@ def test_clone_pickle_pipeline_and_search():
         )
     ]
 )
+@pytest.mark.draws_globally  # one of scikit-learn's checks shuffles rows by the global generator
 def test_scikit_learn(estimator, check):
     check(estimator)
 
