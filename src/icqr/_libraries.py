@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -199,49 +199,44 @@ def is_fitted_already(estimator: Any) -> bool:
 # -- Models inside models --------------------------------------------------------------------------------------------
 
 
-def core_of(estimator: Any) -> tuple[str, Any]:
-    """Return the prefix of its parameters, and the model that predicts inside pipelines and target transformers.
+class Core(NamedTuple):
+    """The model that predicts, inside pipelines and target transformers."""
+
+    prefix: str  # of its parameters
+    model: Any
+    step_prefix: str | None  # of its fit parameters; None where there is no pipeline
+    transforms_target: bool
+
+    @property
+    def library(self) -> Library:
+        """The model's row of the table."""
+        return find_library(self.model)
+
+    @property
+    def prepares_rows(self) -> bool:
+        """Whether rows are brought into a form that the model takes; pipelines and others get them as they came."""
+        return self.step_prefix is None and self.library.categories != "raw"
+
+
+def core_of(estimator: Any) -> Core:
+    """Return the model that predicts inside pipelines and target transformers.
 
     Examples
     --------
     >>> core_of(Pipeline([("scale", None), ("model", LinearRegression())]))
-    ('model__', LinearRegression())
+    Core(prefix='model__', model=LinearRegression(), step_prefix='model__', transforms_target=False)
     """
-    if isinstance(estimator, Pipeline):
-        name, step = estimator.steps[-1]
-        prefix, core = core_of(step)
-        return f"{name}__{prefix}", core
-    if isinstance(estimator, TransformedTargetRegressor):
-        prefix, core = core_of(LinearRegression() if estimator.regressor is None else estimator.regressor)
-        return f"regressor__{prefix}", core
-    return "", estimator
-
-
-def transforms_target(estimator: Any) -> bool:
-    """Return whether the model, perhaps in a pipeline, is fitted to a transformed target."""
-    step = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else None
-    return isinstance(estimator, TransformedTargetRegressor) or (step is not None and transforms_target(step))
-
-
-def prepares_rows(estimator: Any) -> bool:
-    """Return whether rows are brought into a form that the model takes; pipelines and others get them as they came.
-
-    Examples
-    --------
-    >>> prepares_rows(LinearRegression()), prepares_rows(Pipeline([("model", LinearRegression())]))
-    (True, False)
-    """
-    return _step_prefix(estimator) is None and find_library(core_of(estimator)[1]).categories != "raw"
-
-
-def _step_prefix(estimator: Any) -> str | None:
-    """Return the prefix of fit parameters for the model in a pipeline, or None where there is no pipeline."""
-    if isinstance(estimator, TransformedTargetRegressor):
-        return _step_prefix(estimator.regressor)
-    if not isinstance(estimator, Pipeline):
-        return None
-    name, step = estimator.steps[-1]
-    return f"{name}__{_step_prefix(step) or ''}"
+    prefix, steps, transforms_target = "", "", False
+    while isinstance(estimator, Pipeline | TransformedTargetRegressor):
+        if isinstance(estimator, Pipeline):
+            name, estimator = estimator.steps[-1]
+            steps += f"{name}__"
+            prefix += f"{name}__"
+        else:
+            estimator = LinearRegression() if estimator.regressor is None else estimator.regressor
+            transforms_target = True
+            prefix += "regressor__"
+    return Core(prefix, estimator, steps or None, transforms_target)
 
 
 def copied(estimator: Any) -> Any:
@@ -293,16 +288,16 @@ class Encoder:
     """
 
     def __init__(self, estimator: Any, X: Table) -> None:
-        _, core = core_of(estimator)
-        library = find_library(core)
+        core = core_of(estimator)
+        library = core.library
         self.categories = library.categories
         self.features: Features | None = None
-        if prepares_rows(estimator):
-            named = core.get_params().get(library.categorical) if library.categorical else None
+        if core.prepares_rows:
+            named = core.model.get_params().get(library.categorical) if library.categorical else None
             if named is not None and not isinstance(named, str) and isinstance(X, pd.DataFrame):  # not "from_dtype"
                 places = _places(named, list(X.columns), f"{library.categorical}={named!r}")
                 X = X.astype({X.columns[j]: "category" for j in places})
-            self.features = Features(X, max_categories=getattr(core, library.max_categories or "", None))
+            self.features = Features(X, max_categories=getattr(core.model, library.max_categories or "", None))
         names = (self.features.names if self.features else None) or []
         # LightGBM takes a number for a position, and "a b" for "a_b".
         allowed = [name for name in names if isinstance(name, str) and set(library.forbidden).isdisjoint(name)]
@@ -338,9 +333,9 @@ class Encoder:
 
     def settings(self, estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the library's own and these parameters, addressed to the model inside the estimator."""
-        prefix, core = core_of(estimator)
-        library = find_library(core)
-        params = core.get_params() if library.defaults or library.categorical else {}
+        core = core_of(estimator)
+        library = core.library
+        params = core.model.get_params() if library.defaults or library.categorical else {}
         own = {**library.settings}
         own |= {
             spellings[0]: value
@@ -352,7 +347,7 @@ class Encoder:
             own[library.categorical] = "from_dtype" if library.categories == "native" else self._categorical_places()
         # CatBoost prefers `objective` to `loss_function` where it has both.
         renamed = {"loss_function": "objective"} if "objective" in params else {}
-        return {prefix + renamed.get(key, key): value for key, value in {**own, **settings}.items()}
+        return {core.prefix + renamed.get(key, key): value for key, value in {**own, **settings}.items()}
 
     def _categorical_places(self) -> tuple[int, ...]:
         names, categorical = (self.features.names, self.features.categorical) if self.features else (None, [])
@@ -376,7 +371,7 @@ class Encoder:
                 changed = [scaled(part) if "y" in name else self.encode(as_table(part)) for part in parts]
                 params[name] = tuple(changed) if isinstance(value, tuple) else changed[0]
         self._join_categories(params)
-        prefix = _step_prefix(estimator)
+        prefix = core_of(estimator).step_prefix
         if prefix is not None and not get_config()["enable_metadata_routing"]:
             return {key if "__" in key else prefix + key: value for key, value in params.items()}
         return params
@@ -459,11 +454,11 @@ def target_scale(estimator: Any, y: FloatArray, fit_params: Mapping[str, Any], o
     32-bit floats lose no digits. It keeps y's unit where some parameter may have it, as LightGBM's `reg_alpha`. Models
     that transform the target, are fitted already, are told where to start, or are not known here see y as it is.
     """
-    core = core_of(estimator)[1]
-    library = find_library(core)
-    if not library.name or transforms_target(estimator) or is_fitted_already(estimator):
+    core = core_of(estimator)
+    library = core.library
+    if not library.name or core.transforms_target or is_fitted_already(estimator):
         return TargetScale()
-    params = {**core.get_params(), **{name.rpartition("__")[2]: value for name, value in fit_params.items()}}
+    params = {**core.model.get_params(), **{name.rpartition("__")[2]: value for name, value in fit_params.items()}}
     if any(params.get(name) is not None for name in _STARTING_POINTS):
         return TargetScale()
     scale = TargetScale.of(y)

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
-from icqr._libraries import Encoder, core_of, prepares_rows
+from icqr._libraries import Encoder, core_of
 from icqr._messages import warn
 from icqr._rows import Rows, check_target, check_weights, naming
 from icqr._tables import (
@@ -357,8 +357,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         rows = self._check_rows(X, y, reset=True)
         warn_about_text(rows.X)
         # Kinds of columns are decided on all rows; a model that gets them as they came decides for itself.
-        core = core_of(bare(self.estimator))[1]
-        if prepares_rows(bare(core.estimator) if isinstance(core, ResidualQuantiles) else bare(self.estimator)):
+        core = core_of(bare(self.estimator))
+        if isinstance(core.model, ResidualQuantiles):
+            core = core_of(bare(core.model.estimator))
+        if core.prepares_rows:
             rows = replace(rows, X=settle_kinds(rows.X))
 
         if (X_calibration is None) != (y_calibration is None):

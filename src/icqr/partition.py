@@ -568,7 +568,7 @@ class ScorePartition(BaseEstimator):
         if isinstance(self.estimator, type):
             raise ValueError(f"estimator must be a model, {self.estimator.__name__}(…), got the class")
         if not isinstance(self.estimator, QuantileModel):
-            find_quantile_library(core_of(bare(self.estimator))[1])  # which raises if it can't predict quantiles
+            find_quantile_library(core_of(bare(self.estimator)).model)  # which raises if it can't predict quantiles
 
 
 def cut(difficulty: FloatArray, n_groups: int) -> FloatArray:

@@ -27,10 +27,8 @@ from icqr._libraries import (
     core_of,
     find_quantile_library,
     is_fitted_already,
-    prepares_rows,
     seeded,
     target_scale,
-    transforms_target,
 )
 from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows
 
@@ -98,10 +96,10 @@ class QuantileModel(BaseEstimator):
 
         # Models fitted at the same time share the cores; LightGBM would take all of them for each.
         at_once = min(effective_n_jobs(self.n_jobs), len(settings))
-        prefix, core = core_of(estimator)
+        core = core_of(estimator)
         threads = {}
-        if at_once > 1 and "lightgbm.LGBMModel" in class_names(core) and core.n_jobs is None:
-            threads = {f"{prefix}n_jobs": max(1, cpu_count() // at_once)}
+        if at_once > 1 and "lightgbm.LGBMModel" in class_names(core.model) and core.model.n_jobs is None:
+            threads = {f"{core.prefix}n_jobs": max(1, cpu_count() // at_once)}
         self.models_ = Parallel(n_jobs=self.n_jobs)(
             delayed(fit_clone)(estimator, {**task, **threads}, rows, target, params) for task in settings
         )
@@ -116,7 +114,7 @@ class QuantileModel(BaseEstimator):
     ) -> list[dict[str, Any]]:
         """Learn how rows and y are encoded, and return the settings of each model to fit."""
         estimator = bare(self.estimator)
-        core = core_of(estimator)[1]
+        core = core_of(estimator).model
         library = find_quantile_library(core, self.level_parameter)
         assert library.levels is not None
         self.levels_ = check_levels(levels)
@@ -152,7 +150,7 @@ class QuantileModel(BaseEstimator):
     def predict_scaled(self, rows: Any) -> FloatArray:
         """Return the models' own quantiles for encoded rows: not sorted, in the unit of `scale_`."""
         # The library is found again, not kept: its functions could not be pickled.
-        library = find_quantile_library(core_of(self.models_[0])[1], self.level_parameter)
+        library = find_quantile_library(core_of(self.models_[0]).model, self.level_parameter)
         tasks = [self.levels_] if library.joint else [(level,) for level in self.levels_]
         answers = [ask(model, rows, library, task) for model, task in zip(self.models_, tasks, strict=True)]
         quantiles = answers[0] if len(answers) == 1 else np.concatenate(answers, axis=1)
@@ -449,7 +447,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         model = copied(self.estimator) if isinstance(self.estimator, QuantileModel) else QuantileModel(self.estimator)
         model.set_params(estimator=seeded(bare(self.estimator), seed))
         self._check_base(model, X)
-        if prepares_rows(model.estimator):
+        if core_of(model.estimator).prepares_rows:
             X = settle_kinds(X)
         params = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight, dtype=np.float64)}
 
@@ -502,9 +500,10 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
                 "ResidualQuantiles fits its estimator on folds, and can't with one that is fitted already; give the "
                 "estimator unfitted, or use the fitted one without ResidualQuantiles"
             )
-        find_quantile_library(core_of(model.estimator)[1], model.level_parameter)
+        core = core_of(model.estimator)
+        find_quantile_library(core.model, model.level_parameter)
         Encoder(model.estimator, X)
-        if transforms_target(model.estimator):
+        if core.transforms_target:
             raise ValueError(
                 "ResidualQuantiles(TransformedTargetRegressor(…)) would transform residuals, which may be negative; "
                 "put it around: TransformedTargetRegressor(ResidualQuantiles(…), …)"
