@@ -120,7 +120,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> FloatArray:
         """Predict the median (`Naive`: the regressor's own prediction), within y's limits if they are given."""
-        return self._within_limits(self.predict_quantiles(X)[:, 1])
+        return np.clip(self.predict_quantiles(X)[:, 1], self.conformity_.y_min, self.conformity_.y_max)
 
     def predict_interval(self, X: Any, coverage: Coverages = None) -> FloatArray:
         """Predict intervals.
@@ -177,16 +177,18 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         index = X.index if isinstance(X, pd.DataFrame) else None
         X = self._check_table(X)
         groups = self._groups_of(X)
-        offsets = self.calibration_.offset_table(level, groups)
+        offsets, novelty = self.calibration_.offset_table(level, groups), self.calibration_.novelty
         columns: dict[str, Any] = {name: np.empty(len(X), dtype) for name, dtype in EXPLAINED.items() if dtype != _TEXT}
         for block in blocks(len(X)):
             rows, labels = take_rows(X, block), groups[block]
             bounds, columns["crossed"][block] = self._bounds(rows)
             intervals = self.conformity_.intervals(bounds, offsets[labels])
             columns["lower"][block], columns["upper"][block] = intervals.T
-            columns["median"][block] = self._within_limits(bounds[:, 1])
+            columns["median"][block] = np.clip(bounds[:, 1], self.conformity_.y_min, self.conformity_.y_max)
             columns["collapsed"][block] = self.conformity_.collapsed(bounds, offsets[labels])
-            columns["novelty"][block] = self._novelty(rows, labels)
+            columns["novelty"][block] = (
+                np.nan if novelty is None else novelty.p_values(self.partition_.distance(rows), labels)
+            )
         # What holds for a group holds for each of its rows; the last row of the certificate is for -1.
         for name, values in self.certificate(level).groups.items():
             columns[str(name)] = values.array.take(groups % len(values))
@@ -326,15 +328,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         labels = check_labels(parts[0] if len(parts) == 1 else np.concatenate(parts), len(X))
         return np.where(labels < self.n_groups_, labels, -1)
 
-    def _novelty(self, X: Table, groups: IntArray) -> FloatArray:
-        novelty = self.calibration_.novelty
-        if novelty is None:
-            return np.full(len(groups), np.nan)
-        return novelty.p_values(self.partition_.distance(X), groups)
-
-    def _within_limits(self, median: FloatArray) -> FloatArray:
-        return np.clip(median, self.conformity_.y_min, self.conformity_.y_max)
-
     # -- What fit begins with ----------------------------------------------------------------------------------------
 
     def _prepare(
@@ -350,7 +343,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         # Bounds are those of the coverage and side that were fitted; `set_params(coverage=…)` later asks for another
         # coverage of them, as `predict_interval(X, coverage=…)` does.
         self.coverage_ = self.coverage
-        self.conformity_ = Conformity(self.conformity, self.symmetric, self.side, 1.0, *self._y_limits())
+        self.conformity_ = Conformity(
+            self.conformity,
+            self.symmetric,
+            self.side,
+            y_min=-math.inf if self.y_min is None else self.y_min,
+            y_max=math.inf if self.y_max is None else self.y_max,
+        )
         self.n_crossed_ = {}
         seeds = Seeds(*check_random_state(self.random_state).randint(2**31 - 1, size=len(Seeds._fields)).tolist())
 
@@ -400,12 +399,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 raise ValueError(f"{name} must be one of {listed}, got {getattr(self, name)!r}")
         if not self.symmetric and self.side != "both":
             raise ValueError(f"symmetric=False needs two bounds, but side={self.side!r} has one; use symmetric=True")
-        numbers = all(limit is None or isinstance(limit, Real) for limit in (self.y_min, self.y_max))
-        y_min, y_max = (
-            (-math.inf if self.y_min is None else self.y_min),
-            (math.inf if self.y_max is None else self.y_max),
-        )
-        if not (numbers and y_min < y_max):
+        limits = (-math.inf if self.y_min is None else self.y_min, math.inf if self.y_max is None else self.y_max)
+        if not all(isinstance(limit, Real) for limit in limits) or not limits[0] < limits[1]:
             raise ValueError(
                 "y_min and y_max must be numbers or None, y_min the smaller, "
                 f"got y_min={self.y_min!r} and y_max={self.y_max!r}"
@@ -417,9 +412,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"estimator must be a regressor, for example HistGradientBoostingRegressor(), got {inner!r}"
             )
-
-    def _y_limits(self) -> tuple[float, float]:
-        return -math.inf if self.y_min is None else self.y_min, math.inf if self.y_max is None else self.y_max
 
     def _check_table(self, X: Any, reset: bool = False) -> Table:
         table = as_table(X)

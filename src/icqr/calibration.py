@@ -231,12 +231,12 @@ class Calibration:
         return np.array([len(group) for group in self.scores], dtype=np.intp)
 
     def ranks(self, coverage: float | Fraction) -> IntArray:
-        """Return each group's rank; rows of no known group have no scores to rank."""
-        return self._ranks(coverage, self._group_sizes())
+        """Return each group's rank, ``ceil((n + 1) coverage)``; it is above n where no finite offset exists."""
+        return self._ranks(coverage, np.arange(len(self.scores)))[0]
 
     def too_small(self, coverage: float | Fraction) -> NDBool:
         """Return for which groups no finite offset exists."""
-        return np.asarray(self.ranks(coverage) > self._group_sizes())
+        return self._ranks(coverage, np.arange(len(self.scores)))[1]
 
     def offsets(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
         """Return (n, 2) offsets of the lower and the upper bound for rows with these group labels."""
@@ -247,12 +247,11 @@ class Calibration:
         present = np.zeros(len(self.scores), dtype=np.bool_)
         present[labels] = True
         groups = np.flatnonzero(present)
-        sizes = self._group_sizes()[groups]
-        ranks = self._ranks(coverage, sizes)
-        if (ranks > sizes).any():
-            self._answer_small(coverage, groups[ranks > sizes])
+        ranks, small = self._ranks(coverage, groups)
+        if small.any():
+            self._answer_small(coverage, groups[small])
         table = np.full((len(self.scores), 2), np.nan)
-        table[groups] = self._offsets_at(coverage, groups, ranks, ranks > sizes)
+        table[groups] = self._offsets_at(coverage, groups, ranks, small)
         return table
 
     def check_enough(self, coverage: float | Fraction) -> None:
@@ -263,10 +262,12 @@ class Calibration:
 
     def certificate(self, coverage: float | Fraction) -> Certificate:
         """Return what is promised at this coverage, for each group and for all rows together."""
-        sizes, ranks = self._group_sizes(), self.ranks(coverage)
-        small, keeps_promise = ranks > sizes, self.small_groups == "infinite"
+        groups = np.arange(len(self.scores))
+        ranks, small = self._ranks(coverage, groups)
+        offsets = self._offsets_at(coverage, groups, ranks, small)
+        sizes = np.append(self.sizes[:-1], 0)  # rows of no known group are not ranked
+        keeps_promise = self.small_groups == "infinite"
         symmetric, side = self.conformity.symmetric, self.conformity.side
-        offsets = self._offsets_at(coverage, np.arange(len(sizes)), ranks, small)
         promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
         answer = INFINITE if keeps_promise else REFUSED if self._refuses(coverage) else POOLED
         low, high = (stats.beta.ppf(tail, ranks, np.maximum(sizes + 1 - ranks, 1)) for tail in (0.05, 0.95))
@@ -291,16 +292,14 @@ class Calibration:
         unpromised = 0.0 if keeps_promise else without_promise / max(int(self.sizes.sum()), 1)
         return Certificate(float(coverage), self.guarantee, table, unpromised)
 
-    def _group_sizes(self) -> IntArray:
-        """Return each group's number of scores; 0 for rows of no known group, whose scores don't rank together."""
-        sizes = np.array(self.sizes, dtype=np.intp)
-        sizes[-1] = 0
-        return sizes
-
-    def _ranks(self, coverage: float | Fraction, sizes: IntArray) -> IntArray:
+    def _ranks(self, coverage: float | Fraction, groups: IntArray) -> tuple[IntArray, NDBool]:
+        """Return the ranks of these groups' offsets, and which groups have too few scores for theirs."""
+        # The last group is the rows of no known group: their scores are not ranked together.
+        sizes = np.where(groups == len(self.scores) - 1, 0, self.sizes[groups])
         level = offset_level(coverage, self.conformity.symmetric)
-        ranks = {n: conformal_rank(n, level) for n in set(sizes.tolist())}
-        return np.array([ranks[n] for n in sizes.tolist()], dtype=np.intp)
+        rank_of = {n: conformal_rank(n, level) for n in set(sizes.tolist())}
+        ranks = np.array([rank_of[n] for n in sizes.tolist()], dtype=np.intp)
+        return ranks, ranks > sizes
 
     def _offsets_at(self, coverage: float | Fraction, groups: IntArray, ranks: IntArray, small: NDBool) -> FloatArray:
         """Return (groups, 2) offsets: the score of each group's rank, NaN for groups that get none."""

@@ -143,12 +143,6 @@ class QuantileModel(BaseEstimator):
 
     def predict_encoded(self, rows: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Do the same for rows in the form that the models take."""
-        quantiles = self.scale_.unscaled(self.predict_scaled(rows))
-        crossed = np.asarray((quantiles[:, 1:] < quantiles[:, :-1]).any(axis=1))
-        return (np.sort(quantiles, axis=1) if crossed.any() else quantiles), crossed
-
-    def predict_scaled(self, rows: Any) -> FloatArray:
-        """Return the models' own quantiles for encoded rows: not sorted, in the unit of `scale_`."""
         # The library is found again, not kept: its functions could not be pickled.
         library = find_quantile_library(core_of(self.models_[0]).model, self.level_parameter)
         tasks = [self.levels_] if library.joint else [(level,) for level in self.levels_]
@@ -164,7 +158,10 @@ class QuantileModel(BaseEstimator):
             raise ValueError(
                 f"the quantile model predicts {quantiles[row].tolist()} for row {row}; quantiles must be finite"
             )
-        return quantiles
+
+        quantiles = self.scale_.unscaled(quantiles)
+        crossed = np.asarray((quantiles[:, 1:] < quantiles[:, :-1]).any(axis=1))
+        return (np.sort(quantiles, axis=1) if crossed.any() else quantiles), crossed
 
 
 class PointModel(BaseEstimator):
