@@ -194,7 +194,7 @@ def test_positions_are_positions_whatever_the_columns_are_called():
     model = CatBoostRegressor(cat_features=[0])
     encoder = Encoder(model, X)
     assert encoder.settings(model, {})["cat_features"] == (0,)
-    assert encoder.features.categorical == [1]
+    assert list(encoder.features.categories) == [1]
     for wrong in ([2], ["town"]):
         with pytest.raises(ValueError, match=r"cat_features=.*there is no column .* positions from 0 to 1"):
             Encoder(CatBoostRegressor(cat_features=wrong), X)

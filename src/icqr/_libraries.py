@@ -329,7 +329,7 @@ class Encoder:
         return np.flatnonzero(self.features.origins() == column)
 
     def _is_one_hot(self) -> bool:
-        return self.features is not None and self.categories == "one-hot" and bool(self.features.categorical)
+        return self.features is not None and self.categories == "one-hot" and bool(self.features.categories)
 
     def settings(self, estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the library's own and these parameters, addressed to the model inside the estimator."""
@@ -342,7 +342,7 @@ class Encoder:
             for spellings, value in library.defaults.items()
             if all(params.get(spelling) is None for spelling in spellings)
         }
-        if library.categorical is not None and self.features is not None and self.features.categorical:
+        if library.categorical is not None and self.features is not None and self.features.categories:
             # Encoded columns have the type that a library looks for, or are told by position (a tuple, see `copied`).
             own[library.categorical] = "from_dtype" if library.categories == "native" else self._categorical_places()
         # CatBoost prefers `objective` to `loss_function` where it has both.
@@ -350,8 +350,9 @@ class Encoder:
         return {core.prefix + renamed.get(key, key): value for key, value in {**own, **settings}.items()}
 
     def _categorical_places(self) -> tuple[int, ...]:
-        names, categorical = (self.features.names, self.features.categorical) if self.features else (None, [])
-        return tuple((names or []).index(column) for column in categorical)
+        if self.features is None:
+            return ()
+        return tuple((self.features.names or []).index(column) for column in self.features.categories)
 
     def fit_params(
         self, estimator: Any, params: Mapping[str, Any], scaled: Callable[[Any], Any] = lambda y: y
@@ -382,7 +383,7 @@ class Encoder:
         if isinstance(params.get("categorical_feature"), list | tuple) and names is not None:  # LightGBM's
             named = _places(params["categorical_feature"], names, "categorical_feature")
             params["categorical_feature"] = sorted({*named, *self._categorical_places()})
-        if params.get("cat_features") is not None and self.features is not None and self.features.categorical:
+        if params.get("cat_features") is not None and self.features is not None and self.features.categories:
             named = _places(params.pop("cat_features"), names or [], "cat_features")  # CatBoost's
             besides = set(named) - set(self._categorical_places())
             if besides:

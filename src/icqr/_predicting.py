@@ -382,7 +382,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             with naming("calibration rows"):
                 Encoder(bare(self.estimator), train.X).encode(calibration.X)
         check_weights(fit_params, len(rows))
-        params = _check_method_params(rows.X, self._routed(fit_params), indices=train.index)
+        params = {name: value for name, value in fit_params.items() if value is not None}
+        if params and get_config()["enable_metadata_routing"] and hasattr(bare(self.estimator), "get_metadata_routing"):
+            params = dict(process_routing(self, "fit", **params).estimator.fit)
+        params = _check_method_params(rows.X, params, indices=train.index)
         self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
         return Prepared(train, calibration, params, seeds)
 
@@ -458,11 +461,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if hasattr(self, "described_"):
             self.descriptions_  # noqa: B018 - until they are in words, groups hold rows, which no copy should carry away
         return super().__getstate__()
-
-    def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
-        params = {key: value for key, value in fit_params.items() if value is not None}
-        routes = get_config()["enable_metadata_routing"] and hasattr(bare(self.estimator), "get_metadata_routing")
-        return dict(process_routing(self, "fit", **params).estimator.fit) if params and routes else params
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route fit parameters to the estimator."""

@@ -84,7 +84,13 @@ def check_target(y: Any, n_rows: int, limits: tuple[float, float] = (-math.inf, 
     values = column_or_1d(y, warn=True)
     if len(values) != n_rows:
         raise ValueError(f"X and y must have the same number of rows, got {n_rows} and {len(values)}")
-    numbers = _target_numbers(values)
+    if values.dtype.kind == "c":
+        raise ValueError("Complex data not supported: y must hold real numbers")
+    numbers: FloatArray
+    if values.dtype.kind in "biuf":
+        numbers = values.astype(np.float64, copy=not values.flags.writeable)  # models may want to write
+    else:
+        numbers = _numbers_of_objects(values)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise ValueError(
@@ -101,11 +107,8 @@ def check_target(y: Any, n_rows: int, limits: tuple[float, float] = (-math.inf, 
     return numbers
 
 
-def _target_numbers(values: NDArray[Any]) -> FloatArray:
-    if values.dtype.kind == "c":
-        raise ValueError("Complex data not supported: y must hold real numbers")
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64, copy=not values.flags.writeable)  # models may want to write
+def _numbers_of_objects(values: NDArray[Any]) -> FloatArray:
+    """Return objects (None, Decimal, numbers) as floats, or say which row is no number."""
     known = np.array([not isinstance(value, str | bytes) for value in values]) & (values.dtype.kind == "O")
     try:
         if not known.all():

@@ -68,7 +68,13 @@ def as_table(X: Any) -> Table:
     elif isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
         X = pd.DataFrame(X)
     if isinstance(X, pd.DataFrame):
-        _check_frame(X)
+        # The words are scikit-learn's, which its estimator checks look for.
+        for count, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
+            if count == 0:
+                raise ValueError(f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
+        if not X.columns.is_unique:
+            repeated = ", ".join(sorted({str(name) for name in X.columns[X.columns.duplicated()]}))
+            raise ValueError(f"Column names must be unique; these appear more than once: {repeated}. Rename them.")
         return X
     if isinstance(X, pd.Series):
         raise ValueError(
@@ -78,18 +84,6 @@ def as_table(X: Any) -> Table:
     if getattr(getattr(X, "dtype", None), "kind", "") in ("m", "M"):
         raise ValueError(f"X holds dates or durations ({X.dtype}); {_NO_DATES}")
     return np.asarray(check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"))
-
-
-def _check_frame(X: pd.DataFrame) -> None:
-    # The words are scikit-learn's, which its estimator checks look for.
-    for count, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
-        if count == 0:
-            raise ValueError(f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
-    if not X.columns.is_unique:
-        repeated = sorted({str(name) for name in X.columns[X.columns.duplicated()]})
-        raise ValueError(
-            f"Column names must be unique; these appear more than once: {', '.join(repeated)}. Rename them."
-        )
 
 
 def align(X: Table, columns: list[Any] | pd.Index[Any] | None) -> Table:
@@ -359,7 +353,7 @@ class Features:
     --------
     >>> frame = pd.DataFrame({"size": [50, 70], "city": ["Bern", "Genf"]})
     >>> features = Features(frame)
-    >>> features.categorical
+    >>> list(features.categories)
     ['city']
     >>> features.transform(pd.DataFrame({"size": [60], "city": ["Rom"]}))["city"].isna().item()
     True
@@ -385,23 +379,16 @@ class Features:
                 raise ValueError(f"Column {name!r} holds dates or durations ({X[name].dtype}); {_NO_DATES}")
             if kind == "number":
                 as_numbers(X[name])  # raises where a value is infinite or complex
-            else:
-                self._learn_categories(X[name], max_categories)
-
-    def _learn_categories(self, column: pd.Series[Any], most: int | None) -> None:
-        if not isinstance(column.dtype, pd.CategoricalDtype):
-            # By way of objects: pandas fails on a dictionary of Arrow that has gaps.
-            column = column.astype(object).astype("category")
-        codes = column.cat.codes.to_numpy()
-        counts = np.bincount(codes[codes >= 0], minlength=len(column.cat.categories))
-        kept = _most_frequent(counts, most)
-        self.categories[column.name] = column.cat.categories[kept]
-        self.one_hot_codes[column.name] = _most_frequent(counts[kept], MOST_ONE_HOT)
-
-    @property
-    def categorical(self) -> list[Any]:
-        """Names of the categorical columns."""
-        return list(self.categories)
+                continue
+            column = X[name]
+            if not isinstance(column.dtype, pd.CategoricalDtype):
+                # By way of objects: pandas fails on a dictionary of Arrow that has gaps.
+                column = column.astype(object).astype("category")
+            codes = column.cat.codes.to_numpy()
+            counts = np.bincount(codes[codes >= 0], minlength=len(column.cat.categories))
+            kept = _most_frequent(counts, max_categories)
+            self.categories[name] = column.cat.categories[kept]
+            self.one_hot_codes[name] = _most_frequent(counts[kept], MOST_ONE_HOT)
 
     def transform(self, X: Table) -> Table:
         """Return rows in the form of the training rows: a DataFrame or a float array, as these were."""

@@ -447,8 +447,12 @@ class ICQR(IntervalRegressor):
             partition.merge_small(len(calibration), rows_needed(self.coverage, self.symmetric))
         self.partition_ = partition
         self.n_groups_ = _count_groups(partition, train, calibration)
+
+        # Some rows, from which the groups are put into words when somebody asks (`groups_`).
         grouped = calibration if _data_of(partition) == "calibration" else train
-        self._keep_rows_to_describe(grouped, weights, seeds.partition)
+        described = grouped.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seeds.partition).X
+        labels = self._groups_of(described)
+        self.described_ = partial(describe_partition, partition, described, labels, self.n_groups_, weights)
 
         # Part 4: keep the calibration scores of each group. Its offset, the score of rank ceil((n + 1) coverage), is
         # taken from them when a coverage is asked for (calibration.py, `_offsets_at`).
@@ -517,11 +521,6 @@ class ICQR(IntervalRegressor):
             model = clone(self.model_).set_params(n_jobs=None)
             quantiles = cross_fit(model, train.X, train.y, self.model_.levels_, seed, params, self.n_jobs)[1]
         return bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
-
-    def _keep_rows_to_describe(self, grouped: Rows, weights: FloatArray | None, seed: int) -> None:
-        """Keep some rows, from which the groups are put into words when somebody asks (`groups_`)."""
-        X = grouped.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seed).X
-        self.described_ = partial(describe_partition, self.partition_, X, self._groups_of(X), self.n_groups_, weights)
 
     def _is_auto(self) -> bool:
         return isinstance(self.partition, str) and self.partition == "auto"
