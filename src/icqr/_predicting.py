@@ -381,13 +381,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if calibration is not train:
             with naming("calibration rows"):
                 Encoder(bare(self.estimator), train.X).encode(calibration.X)
-        check_weights(fit_params, len(rows))
-        params = {name: value for name, value in fit_params.items() if value is not None}
-        if params and get_config()["enable_metadata_routing"] and hasattr(bare(self.estimator), "get_metadata_routing"):
-            params = dict(process_routing(self, "fit", **params).estimator.fit)
-        params = _check_method_params(rows.X, params, indices=train.index)
+        params = self._route(fit_params, len(rows))
         self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
-        return Prepared(train, calibration, params, seeds)
+        return Prepared(train, calibration, _check_method_params(rows.X, params, indices=train.index), seeds)
 
     def _check_parameters(self) -> None:
         check_coverage(self.coverage)
@@ -461,6 +457,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if hasattr(self, "described_"):
             self.descriptions_  # noqa: B018 - until they are in words, groups hold rows, which no copy should carry away
         return super().__getstate__()
+
+    def _route(self, fit_params: dict[str, Any], n_rows: int) -> dict[str, Any]:
+        """Return the fit parameters that go to the estimator, checked."""
+        check_weights(fit_params, n_rows)
+        params = {name: value for name, value in fit_params.items() if value is not None}
+        if params and get_config()["enable_metadata_routing"] and hasattr(bare(self.estimator), "get_metadata_routing"):
+            return dict(process_routing(self, "fit", **params).estimator.fit)
+        return params
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route fit parameters to the estimator."""
