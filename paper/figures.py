@@ -29,7 +29,7 @@ TITLES = {
     "blog": "BlogFeedback",
 }
 #: How all figures look; used as a context, so that matplotlib's own settings stay as they are.
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -56,8 +56,8 @@ def write_figures(out: Path) -> None:
         draw_group_balanced(album)
         draw_theory(album)
         for data, rows in main_variants(everything).groupby("data", sort=False):
-            draw_groups(album, str(data), rows, settings[data]["features"])
-            draw_widths(album, str(data), rows, settings[data])
+            draw_groups(album, str(data), rows, settings[str(data)]["features"])
+            draw_widths(album, str(data), rows, settings[str(data)])
     album.write_captions()
 
 
@@ -107,7 +107,12 @@ def draw_groups(album: Album, data: str, rows: pd.DataFrame, features: list[str]
     places = np.arange(len(largest))
     left.barh(places, largest["notebook"], color=VARIANT_COLORS["notebook"], height=0.62, label="notebook")
     for variant, marker in (("printed", "D"), ("ours", "o")):
-        dots = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6, "color": VARIANT_COLORS[variant]}
+        dots: dict[str, Any] = {
+            "markersize": 5,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.6,
+            "color": VARIANT_COLORS[variant],
+        }
         left.plot(largest[variant], places, marker, label=variant, **dots)
     left.set_yticks(places, largest.index)
     left.invert_yaxis()
@@ -119,7 +124,11 @@ def draw_groups(album: Album, data: str, rows: pd.DataFrame, features: list[str]
     paths = {variant: np.asarray(first.at[variant, "explained"]) for variant in VARIANT_COLORS}
     for variant, path in paths.items():
         color, k = VARIANT_COLORS[variant], np.arange(1, len(path) + 1)
-        line = {"linestyle": VARIANT_LINES[variant], "linewidth": 1.8, "label": f"{variant}: k = {len(path)}"}
+        line: dict[str, Any] = {
+            "linestyle": VARIANT_LINES[variant],
+            "linewidth": 1.8,
+            "label": f"{variant}: k = {len(path)}",
+        }
         right.plot(k, path, color=color, **line)
         right.plot(k[-1], path[-1], "o", color=color, markersize=8)
     right.axhline(THRESHOLD, color=INK, linewidth=1, linestyle=":")
@@ -149,7 +158,11 @@ def draw_widths(album: Album, data: str, rows: pd.DataFrame, settings: dict[str,
         if method == "ICQR" or variant == "exact":
             curves.append(np.quantile(pooled(group), levels))
             label = method if variant == "exact" else f"{method}, {variant}"
-            line = {"color": METHOD_COLORS[method], "linestyle": VARIANT_LINES[variant], "linewidth": 2}
+            line: dict[str, Any] = {
+                "color": METHOD_COLORS[str(method)],
+                "linestyle": VARIANT_LINES[str(variant)],
+                "linewidth": 2,
+            }
             panel.plot(levels, curves[-1], label=label, **line)
 
     # Widths over several orders of magnitude need a logarithmic axis; the narrowest are cut off.
@@ -187,7 +200,13 @@ def draw_residuals(album: Album) -> None:
         inside = np.abs(residual) <= offset
         panel.axhspan(-offset, offset, color=METHOD_COLORS["Naive"], alpha=0.18, linewidth=0, label="naive band, 90 %")
         panel.scatter(x[inside], residual[inside], s=9, color=METHOD_COLORS["CQR"], linewidth=0, label="inside")
-        outside = {"s": 14, "color": METHOD_COLORS["ICQR"], "marker": "x", "linewidth": 1, "label": "outside"}
+        outside: dict[str, Any] = {
+            "s": 14,
+            "color": METHOD_COLORS["ICQR"],
+            "marker": "x",
+            "linewidth": 1,
+            "label": "outside",
+        }
         panel.scatter(x[~inside], residual[~inside], **outside)
         panel.set(title=title, xlabel="x")
     panels[0].set(ylabel="residual y − f(x), units of y", ylim=(-9, 9))
@@ -233,7 +252,7 @@ def draw_group_balanced(album: Album) -> None:
     for g in range(3):
         scores = score[group == g]
         offset = conformal_quantile(scores, 0.9)
-        band = {"color": METHOD_COLORS["ICQR"], "alpha": 0.2, "linewidth": 0}
+        band: dict[str, Any] = {"color": METHOD_COLORS["ICQR"], "alpha": 0.2, "linewidth": 0}
         panel.fill_between([3 * g, 3 * g + 3], -offset, offset, label=None if g else "one offset per group", **band)
         shares = f"own offset {np.mean(scores <= offset):.0%}\none for all {np.mean(scores <= together):.0%}"
         panel.text(3 * g + 1.5, 5.9, f"group {g + 1}\n{shares}", ha="center", va="top")
@@ -260,7 +279,12 @@ def draw_theory(album: Album) -> None:
     total, n = int(ranks.sum()), len(ranks)
     error = 3 * np.sqrt(1 / n * (1 - 1 / n) / total)
     left.bar(np.arange(1, n + 1), ranks / total, color=METHOD_COLORS["CQR"], width=0.8)
-    band = {"color": METHOD_COLORS["QR"], "alpha": 0.45, "linewidth": 0, "label": "1/n ± 3 standard errors"}
+    band: dict[str, Any] = {
+        "color": METHOD_COLORS["QR"],
+        "alpha": 0.45,
+        "linewidth": 0,
+        "label": "1/n ± 3 standard errors",
+    }
     left.axhspan(1 / n - error, 1 / n + error, **band)
     left.set(xlabel=f"rank of the last of n = {n} scores", ylabel="share of simulations", ylim=(0, 1.6 / n))
     left.set(title="Lemma: ranks are uniform", xticks=[1, *range(5, n + 1, 5)])
@@ -272,7 +296,7 @@ def draw_theory(album: Album) -> None:
     right.fill_between(n_rows, table["lower"], table["upper"], **band)
     right.axhline(table["lower"].iloc[0], color=GREEN, linewidth=1.2, label="1 − α")
     right.plot(n_rows, table["exact"], "_", color=INK, markersize=11, markeredgewidth=1.6, label="k/(n+1), exact")
-    dots = {"fmt": "o", "color": METHOD_COLORS["ICQR"], "markersize": 4, "label": "simulated, 99.9 %"}
+    dots: dict[str, Any] = {"fmt": "o", "color": METHOD_COLORS["ICQR"], "markersize": 4, "label": "simulated, 99.9 %"}
     right.errorbar(n_rows, simulated, yerr=spread, **dots)
     right.plot(n_rows, table["interpolated"], "^", color=PURPLE, markersize=5, label="interpolated offset")
     right.set(xscale="log", xlabel="calibration rows n", ylabel="coverage of a new row")

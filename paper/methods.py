@@ -156,15 +156,16 @@ CELLS: dict[tuple[str, str], Callable[[Case], Outcome]] = {
 }
 
 #: The printed algorithm with one thing changed, to see what each does: where the variants differ, they differ in all.
+CHANGES: dict[str, dict[str, Any]] = {
+    "clusters of training rows": {"partition__data": "train"},
+    "importance from training rows": {"importance__data": "train"},
+    "importance by pinball loss": {"importance__error": None},
+    "columns resampled": {"importance__replace": True},
+    "small clusters merged": {"partition__merge": True},
+}
 CHANGED: dict[tuple[str, str], Callable[[Case], Outcome]] = {
     (f"printed, {change}", "ICQR"): partial(_grouped, make=ICQR.as_printed, **parameters)
-    for change, parameters in {
-        "clusters of training rows": {"partition__data": "train"},
-        "importance from training rows": {"importance__data": "train"},
-        "importance by pinball loss": {"importance__error": None},
-        "columns resampled": {"importance__replace": True},
-        "small clusters merged": {"partition__merge": True},
-    }.items()
+    for change, parameters in CHANGES.items()
 } | {("printed, offsets of the notebook", "ICQR"): _printed_with_notebook_offsets}
 
 

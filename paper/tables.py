@@ -213,7 +213,12 @@ def claims(rows: pd.DataFrame) -> pd.DataFrame:
             for variant, chosen in _variants(here, claim):
                 margin = claim.margin(*numbers(chosen, claim.methods))
                 single = [claim.margin(*numbers(group, claim.methods)) > 0 for _, group in chosen.groupby("network")]
-                row = {"data": data, "claim": claim.text, "variant": variant, "paper": in_paper(claim, data)}
+                row: dict[str, Any] = {
+                    "data": data,
+                    "claim": claim.text,
+                    "variant": variant,
+                    "paper": in_paper(claim, data),
+                }
                 row |= {"holds": "yes" if margin > 0 else "no", "margin": margin, "networks": float(np.mean(single))}
                 result.append(row)
     return pd.DataFrame(result)
