@@ -114,16 +114,12 @@ class Clustering:
     clusterer: Any = None
     silhouette: float = -math.inf
 
-    @property
-    def summary(self) -> dict[str, float]:
-        """A row of the path: k, σ_k, and the silhouette if it was asked for."""
-        row: dict[str, float] = {"k": len(self.centroids), "explained_variance": self.sigma}
-        return row if math.isinf(self.silhouette) else {**row, "silhouette": self.silhouette}
-
-
-def one_cluster(Z: FloatArray) -> Clustering:
-    """Put all rows into one cluster."""
-    return _clustering(Z, np.zeros(len(Z)))
+    @classmethod
+    def of(cls, Z: FloatArray, cell_of: Any) -> Clustering:
+        """Return the clustering of rows with these labels; its centroids are the means of the rows."""
+        cells, labels = np.unique(cell_of, return_inverse=True)
+        means = np.stack([Z[labels == label].mean(axis=0) for label in range(len(cells))])
+        return cls(labels, means, explained_variance(Z, labels, means), cells)
 
 
 def add_centroid(Z: FloatArray, last: Clustering, rng: np.random.Generator) -> Clustering:
@@ -136,7 +132,7 @@ def add_centroid(Z: FloatArray, last: Clustering, rng: np.random.Generator) -> C
 
 def lloyd(Z: FloatArray, start: FloatArray) -> Clustering:
     """Run Lloyd's iterations (Algorithm 1) from these centroids."""
-    return _clustering(Z, KMeans(len(start), init=start, n_init=1, random_state=0).fit(Z).labels_)
+    return Clustering.of(Z, KMeans(len(start), init=start, n_init=1, random_state=0).fit(Z).labels_)
 
 
 def from_scratch(Z: FloatArray, k: int, clusterer: Any, random_state: Seed) -> Clustering:
@@ -148,19 +144,13 @@ def from_scratch(Z: FloatArray, k: int, clusterer: Any, random_state: Seed) -> C
         # Fewer distinct rows than k make fewer groups, which is no surprise here.
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = model.fit(Z).predict(Z)
-    clustering = _clustering(Z, labels)
+    clustering = Clustering.of(Z, labels)
     if isinstance(model, KMeans | MiniBatchKMeans):
         # Their `predict` is the nearest centroid too, but by matrix products; see `nearest_centroid`.
         clustering.centroids = model.cluster_centers_[clustering.cells]
     else:
         clustering.clusterer = model
     return clustering
-
-
-def _clustering(Z: FloatArray, cell_of: Any) -> Clustering:
-    cells, labels = np.unique(cell_of, return_inverse=True)
-    means = np.stack([Z[labels == label].mean(axis=0) for label in range(len(cells))])
-    return Clustering(labels, means, explained_variance(Z, labels, means), cells)
 
 
 def explained_variance(Z: FloatArray, labels: IntArray, centroids: FloatArray) -> float:

@@ -32,7 +32,6 @@ from icqr._clustering import (
     lloyd,
     mean_silhouette,
     nearest_centroid,
-    one_cluster,
 )
 from icqr._libraries import core_of, find_quantile_library, seeded
 from icqr._messages import warn
@@ -179,7 +178,7 @@ class KMeansPartition(BaseEstimator):
 
         # The smallest k that explains enough, and its centroids.
         if np.all(np.ptp(Z, axis=0) <= 1e-9 * np.abs(Z).max(initial=0)):  # equal, up to rounding
-            chosen = one_cluster(Z)
+            chosen = Clustering.of(Z, np.zeros(len(Z)))
             path = [chosen]
             reason = "all rows are equal in the columns that matter"
             if weights is not None and not np.any(weights):
@@ -191,7 +190,15 @@ class KMeansPartition(BaseEstimator):
                 path, chosen = self._choose_k(Z, rng, random_state)
             self._check_reached(chosen)
 
-        self.path_ = pd.DataFrame([clustering.summary for clustering in path])
+        self.path_ = pd.DataFrame(
+            {
+                "k": [len(clustering.centroids) for clustering in path],
+                "explained_variance": [clustering.sigma for clustering in path],
+            }
+        )
+        if self.choose == "silhouette":
+            silhouettes = pd.Series([clustering.silhouette for clustering in path])
+            self.path_["silhouette"] = silhouettes.replace(-np.inf, np.nan)  # one cluster has none
         self.k_ = len(chosen.centroids)
         self.clusterer_, self.cells_ = chosen.clusterer, chosen.cells
         self.centroids_ = chosen.centroids
@@ -204,12 +211,16 @@ class KMeansPartition(BaseEstimator):
     ) -> tuple[list[Clustering], Clustering]:
         """Return the clusterings that were tried, and the one that was chosen."""
         if self.clusterer is not None:  # as printed: from scratch for k = 2, 3, …, on all rows
-            path = self._try_each_k(Z, one_cluster(Z), lambda _, k: from_scratch(Z, k, self.clusterer, random_state))
+            path = self._try_each_k(
+                Z, Clustering.of(Z, np.zeros(len(Z))), lambda _, k: from_scratch(Z, k, self.clusterer, random_state)
+            )
             return path, self._pick(path)
 
         # A sample is enough to find k.
         sample = Z[draw_rows(len(Z), PATH_ROWS, rng)]
-        path = self._try_each_k(sample, one_cluster(sample), lambda last, _: add_centroid(sample, last, rng))
+        path = self._try_each_k(
+            sample, Clustering.of(sample, np.zeros(len(sample))), lambda last, _: add_centroid(sample, last, rng)
+        )
         chosen = self._pick(path)
         if len(sample) == len(Z):
             return path, chosen
