@@ -185,7 +185,7 @@ def test_letters_that_the_font_lacks_are_left_to_the_browser() -> None:
 
 def test_models_are_named_by_class_list_or_mapping(models: dict[str, Any], rows: Any) -> None:
     two = WidthDisplay.from_estimator([models["CQR"], models["CQR"]], *rows, ax=blank_axes())
-    assert list(two.widths) == ["CQR 1", "CQR 2"]
+    assert list(two.widths) == ["CQR", "CQR (2)"]  # as in comparisons and reports
     mine = WidthDisplay.from_estimator({"mine": models["CQR"]}, *rows, ax=blank_axes())
     assert list(mine.widths) == ["mine"]
     with pytest.raises(TypeError, match="from_predictions"):

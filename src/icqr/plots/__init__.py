@@ -8,8 +8,7 @@ Nothing global is touched: no settings of matplotlib, and pyplot only to make a 
 are Okabe and Ito's, and no picture needs them to be read: shapes, dashes and labels say the same.
 """
 
-from icqr.plots.displays import METHOD_COLORS, blank_axes, method_color
-from icqr.plots.export import figure_to_svg
+from icqr.plots.displays import METHOD_COLORS, blank_axes, figure_to_svg, method_color
 from icqr.plots.group_displays import ExplainedVarianceDisplay, GroupMapDisplay, ImportanceDisplay
 from icqr.plots.interval_displays import IntervalDisplay, WidthResidualDisplay
 from icqr.plots.method_displays import GroupCoverageDisplay, ReliabilityDisplay, WidthDisplay

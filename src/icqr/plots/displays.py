@@ -1,20 +1,25 @@
-"""What all displays share: colours and shapes, axes to draw on, words around a picture, what they read from models."""
+"""What all displays share: colours and shapes, axes to draw on, words around a picture, models, and the way to SVG."""
 
 from __future__ import annotations
 
+import io
+import re
 import textwrap
+import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from xml.etree import ElementTree
 
 from icqr._messages import imported
+from icqr.auditing.comparison import named_methods
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure, SubFigure
 
 #: Keyword arguments of a matplotlib function.
 Options: TypeAlias = dict[str, Any]
@@ -159,13 +164,7 @@ def group_gid(number: int) -> str:
 
 def named_models(models: Any) -> dict[str, Any]:
     """Return models by name: one model, a list (by the names of their classes), or a mapping from names to models."""
-    if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-    else:
-        several = list(models) if isinstance(models, list | tuple) else [models]
-        kinds = [type(model).__name__ for model in several]
-        names = [f"{kind} {place + 1}" if kinds.count(kind) > 1 else kind for place, kind in enumerate(kinds)]
-        named = dict(zip(names, several, strict=True))
+    named = named_methods(models if isinstance(models, Mapping | list) else [models])
     for name, model in named.items():
         if not hasattr(model, "explain"):
             hint = "for intervals of other libraries use from_predictions"
@@ -197,34 +196,25 @@ def shared_coverage(models: Mapping[str, Any], coverage: float | None) -> float:
 def heading(ax: Axes, title: str, *notes: str) -> None:
     """Write a title and, between it and the picture, where they hide nothing, notes and the legend of all labels."""
     handles, labels = ax.get_legend_handles_labels()
-    note, dpi, pad = ", ".join(filter(None, notes)), ax.figure.dpi, None
+    note, pad = ", ".join(filter(None, notes)), None
     if labels or note:
-        look: Options = {"title": textwrap.fill(note, max(20, int(16 * ax.bbox.width / dpi))) or None}
-        look |= {"fontsize": "small", "title_fontsize": "small", "alignment": "left", "frameon": False}
-        look |= {"borderpad": 0.2, "labelspacing": 0.3, "handlelength": 1.8, "columnspacing": 1.5, "markerscale": 1.3}
-        look |= {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
-
+        look: Options = {"fontsize": "small", "title_fontsize": "small", "alignment": "left", "frameon": False}
+        look |= {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0, "borderpad": 0.2}
+        look["title"] = textwrap.fill(note, max(20, int(16 * ax.bbox.width / ax.figure.dpi))) or None
         # As many entries side by side as the picture is wide.
-        columns = max(len(labels), 1)
-        box = ax.legend(handles, labels, ncols=columns, **look)
-        while columns > 1 and (width := box.get_window_extent().width) > ax.bbox.width:
-            columns = max(1, min(columns - 1, int(columns * ax.bbox.width / width)))
+        for columns in range(min(len(labels), 12) or 1, 0, -1):
             box = ax.legend(handles, labels, ncols=columns, **look)
-
+            if box.get_window_extent().width <= ax.bbox.width:
+                break
         # The title keeps the height free; a wide legend must not make the picture narrow.
         box.set_in_layout(False)
-        pad = 6 + 72 / dpi * box.get_window_extent().height
+        pad = 6 + 72 / ax.figure.dpi * box.get_window_extent().height
     ax.set_title(title, loc="left", pad=pad)
 
 
 def ink(ax: Axes) -> Any:
     """Return the colour that text has in this picture: black, or what the user's style says."""
     return ax.xaxis.label.get_color()
-
-
-def percent_axis(axis: Axis) -> None:
-    """Write shares as percents."""
-    axis.set_major_formatter(lambda share, _: percent(share))
 
 
 def row_labels(ax: Axes, names: Sequence[str]) -> None:
@@ -265,3 +255,79 @@ def percent(share: float, digits: int = 1) -> str:
     ('90 %', '81.2 %')
     """
     return f"{100 * share:.{digits}f}".removesuffix("." + "0" * digits).replace("-", "−") + " %"
+
+
+# -- SVG -----------------------------------------------------------------------------------------------------
+
+_REFERENCE = re.compile(r"(?:url\(|^)#([^)]+)")
+_OWN_ID = re.compile(r"_\d+$")  # matplotlib's own names: patch_3, axes_1
+_FONTS = re.compile(r"font-family: [^;]*;? ?")
+_FAMILY = "'DejaVu Sans', Verdana, Arial, sans-serif"  # the second is as wide as the first, in which text is laid out
+
+
+def figure_to_svg(figure: Figure | SubFigure, title: str | None = None) -> str:
+    """Return a figure as one ``<svg>`` element that can be put into a web page.
+
+    - The same figure gives the same text, and nothing in it refers to another file.
+    - Text stays text: it can be searched, copied and read aloud, and keeps the file small. It is laid out for DejaVu
+      Sans; Verdana, which is as wide, is the next choice.
+    - Identifiers are only kept where something refers to them, and are hashes of the title and of what they name, so
+      that several pictures fit into one page. An artist's ``gid`` becomes a class instead: all that belongs to group
+      3, in whatever picture, is ``.group-3``.
+    - The background is transparent, and black becomes ``currentColor``: the picture follows a page from light to dark.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        Is not changed.
+    title : str, optional
+        What a screen reader says; by default the titles in the figure.
+
+    Examples
+    --------
+    >>> from icqr.plots import blank_axes
+    >>> figure_to_svg(blank_axes(2, 1).figure, title="Nothing <yet>")[:53]
+    '<svg viewBox="0 0 144 72" width="144pt" height="72pt"'
+    """
+    import matplotlib as mpl
+
+    if title is None:
+        titles = (axes.get_title(loc) for axes in figure.axes for loc in ("left", "center", "right"))
+        title = "; ".join(text.replace(r"\$", "$") for text in titles if text)
+    # These two settings of matplotlib have no other way in; they are put back at once.
+    buffer, no_metadata = io.BytesIO(), dict.fromkeys(["Creator", "Date", "Format", "Type"])
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": ascii(title)}), warnings.catch_warnings():
+        # The browser, not matplotlib, needs a font with these letters.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.canvas.figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
+
+    root = ElementTree.fromstring(buffer.getvalue())
+    values = (value for element in root.iter() for value in element.attrib.values())
+    referred = {name for value in values for name in _REFERENCE.findall(value)}
+    for element in root.iter():
+        _make_plain(element, referred)
+    for definitions in root.findall("defs"):  # a style sheet would be the whole page's
+        for style in definitions.findall("style"):
+            definitions.remove(style)
+
+    size = {key: root.attrib[key] for key in ("viewBox", "width", "height")}
+    look = {"fill": "currentColor", "stroke-linejoin": "round", "font-family": _FAMILY}
+    root.attrib = {**size, "xmlns": "http://www.w3.org/2000/svg", "role": "img", **look}
+    words = ElementTree.Element("title")
+    words.text = title
+    root.insert(0, words)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _make_plain(element: ElementTree.Element, referred: set[str]) -> None:
+    """Drop name spaces and identifiers that nothing refers to; leave black and the font to the page."""
+    element.tag = element.tag.rpartition("}")[2]
+    element.text, element.tail = (element.text if element.tag in ("text", "tspan") else None), None
+    element.attrib = {key.rpartition("}")[2]: value for key, value in element.attrib.items()}
+    for key in element.attrib.keys() & {"style", "fill", "stroke"}:
+        element.set(key, _FONTS.sub("", element.attrib[key].replace("#000000", "currentColor")))
+    name = element.get("id", "")
+    if name not in referred:
+        element.attrib.pop("id", None)
+        if name and not _OWN_ID.search(name):  # an artist's gid
+            element.set("class", name)

@@ -24,7 +24,6 @@ from icqr.plots.displays import (
     ink,
     need,
     percent,
-    percent_axis,
     plain,
     row_labels,
 )
@@ -105,7 +104,7 @@ class ImportanceDisplay(Display):
         row_labels(ax, [plain(name, 28) for name in self.shown["feature"]])
         ax.invert_yaxis()
         ax.set_xlim(0, 1.15 * (float((share + spread).max()) or 1.0))
-        percent_axis(ax.xaxis)
+        ax.xaxis.set_major_formatter(lambda share, _: percent(share))
         ax.set_xlabel("share of all importance")
         heading(ax, "Importance of columns", "black line: ± 1 standard deviation over repeats")
 
@@ -167,7 +166,7 @@ class ExplainedVarianceDisplay(Display):
         label = f"chosen: k = {self.k}{merged}"
         ax.plot(self.k, chosen, linestyle="none", color=ink(ax), label=label, **ring)
 
-        percent_axis(ax.yaxis)
+        ax.yaxis.set_major_formatter(lambda share, _: percent(share))
         ax.set_ylim(min(0.0, float(path.min().min())), 1.03)
         ax.xaxis.set_major_locator(need("matplotlib.ticker").MaxNLocator(integer=True))
         ax.set_xlabel("number of clusters k")
@@ -257,24 +256,17 @@ class GroupMapDisplay(Display):
         return cls(rows, sample_rows(len(rows), max_points), across, along).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
-        numbers = group_numbers(sorted(self.rows["group"].unique()))
-        labels, x, y = (
-            self.rows["group"].to_numpy()[self.drawn],
-            self.across.spread(self.drawn),
-            self.along.spread(self.drawn),
-        )
-        for label, number in numbers.items():
+        labels, rng = self.rows["group"].to_numpy()[self.drawn], np.random.default_rng(0)
+        x, y = self.across.spread(self.drawn, rng), self.along.spread(self.drawn, rng)
+        for label, number in group_numbers(sorted(self.rows["group"].unique())).items():
             chosen, look = labels == label, group_look(number)
             points: Options = {"marker": look.marker, "color": look.color, "s": 16, "alpha": 0.75, "linewidth": 0}
             points |= {"gid": group_gid(number), "label": plain(label, 12) if number >= 0 else "no known group"}
             ax.scatter(x[chosen], y[chosen], **points)
         self.across.label(ax.xaxis)
         self.along.label(ax.yaxis)
-        ends = self.across.ends(), self.along.ends()
-        ax.set_xlim(ends[0])
-        ax.set_ylim(ends[1])
-        n_beyond = self.across.n_beyond(ends[0]) + self.along.n_beyond(ends[1])
-        heading(ax, "Groups", sample_note(self.drawn, len(self.rows), n_beyond))
+        ax.set(xlim=self.across.ends, ylim=self.along.ends)
+        heading(ax, "Groups", sample_note(self.drawn, len(self.rows), self.across, self.along))
 
 
 def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
@@ -291,13 +283,11 @@ def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
     ordered = importances.sort_values("share", ascending=False, kind="stable")
     first, *others = ordered.loc[ordered["share"] > 0, "feature"].tolist() or ordered["feature"].tolist()
     for name in others:
-        columns = [place_column(find_column(X, each)) for each in (first, name)]
-        if any(column.categories for column in columns):
-            return [first, name]
-        one, two = (pd.Series(column.values).rank() for column in columns)
+        across, along = (place_column(find_column(X, column)) for column in (first, name))
         with np.errstate(invalid="ignore", divide="ignore"):  # a column may be constant in these rows
-            if not abs(one.corr(two)) > 0.9:
-                return [first, name]
+            correlation = pd.Series(across.values).rank().corr(pd.Series(along.values).rank())
+        if across.categories or along.categories or not abs(correlation) > 0.9:
+            return [first, name]
     return [first, *others[:1]]
 
 

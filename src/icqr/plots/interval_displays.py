@@ -27,15 +27,11 @@ from icqr.plots.displays import (
     named_models,
     percent,
     plain,
-    shared_coverage,
 )
-from icqr.plots.placing import Placed, find_column, place_column, sample_note, sample_rows
+from icqr.plots.placing import MOST_LINES, Placed, find_column, place_column, sample_note, sample_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-#: Up to this many rows, each interval is drawn.
-MOST_LINES = 100
 
 
 @dataclass(eq=False)
@@ -144,7 +140,7 @@ class IntervalDisplay(Display):
             raise ValueError(f"x must have {len(rows)} values, one per row of y; got {len(column.values)}")
         rows.insert(0, "x", column.values)
 
-        codes, edges = column.bins(n_bins, ends=column.ends())
+        codes, edges = column.bins(n_bins, least=20)
         bins = pd.DataFrame({"left": edges[:-1], "right": edges[1:]})
         bins["n"] = np.bincount(codes[codes >= 0], minlength=len(bins))
         bins = bins.join(rows.groupby(codes)[["lower", "upper", "centre"]].median())  # NaN in a bin without rows
@@ -154,7 +150,7 @@ class IntervalDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         each, shown = len(self.rows) <= MOST_LINES, self.rows.iloc[self.drawn]
-        ends, missing = None if each else self.column.ends(), int(self.rows["x"].isna().sum())
+        missing = int(self.rows["x"].isna().sum())
 
         # The axis holds all that is drawn and finite, and a little more.
         bounds = (self.rows if each else self.bins)[["lower", "upper"]].to_numpy()
@@ -174,16 +170,11 @@ class IntervalDisplay(Display):
         for marker, edge, infinite, side in (("v", 0.0, -np.inf, 0), ("^", 1.0, np.inf, 1)):
             label = f"infinite {('lower', 'upper')[side]} bound"
             _mark_infinite(ax, x[bounds[:, side] == infinite], edge, marker, label, ax.get_xaxis_transform())
-        _draw_points(
-            ax,
-            shown["x"].to_numpy() if each else self.column.spread(self.drawn),
-            shown["y"].to_numpy(),
-            shown,
-            self.rows,
-        )
+        places = shown["x"].to_numpy() if each else self.column.spread(self.drawn, np.random.default_rng(0))
+        _draw_points(ax, places, shown["y"].to_numpy(), shown, self.rows)
 
         self.column.label(ax.xaxis)
-        ax.set_xlim(ends)
+        ax.set_xlim(self.column.ends)
         ax.set_ylim(limits)
         ax.set_ylabel(plain(self.y_name))
         heading(
@@ -191,7 +182,7 @@ class IntervalDisplay(Display):
             "Intervals" if self.method == "intervals" else f"{plain(self.method)} intervals",
             "" if each else f"medians in {len(self.bins)} bins",
             f"{missing:,} rows without {plain(self.column.name, 20)} left out" if missing else "",
-            sample_note(self.drawn, len(self.rows), self.column.n_beyond(ends)),
+            sample_note(self.drawn, len(self.rows), self.column),
         )
 
     def _draw_band(self, ax: Axes, low: FloatArray, high: FloatArray) -> None:
@@ -255,8 +246,9 @@ class WidthResidualDisplay(Display):
         **options
             Of :meth:`from_predictions`: `n_bins`, `max_points`, `ax`, names.
         """
-        promise = shared_coverage(named_models(model), coverage)
-        return cls.from_predictions(y, coverage=promise, **_predictions(model, X, promise), **options)
+        predictions = _predictions(model, X, coverage)
+        coverage = model.coverage if coverage is None else coverage
+        return cls.from_predictions(y, coverage=coverage, **predictions, **options)
 
     @classmethod
     def from_predictions(
@@ -326,10 +318,10 @@ class WidthResidualDisplay(Display):
 
 def _predictions(model: Any, X: Any, coverage: float | None) -> dict[str, Any]:
     """Return what `from_predictions` needs from a model: intervals, prediction, groups, and its name."""
-    ((method, model),) = named_models(model).items()
+    ((method, model),) = named_models([model]).items()
     table = model.explain(X, coverage)
-    bounds, median, group = table[["lower", "upper"]].to_numpy(), table["median"].to_numpy(), table["group"].to_numpy()
-    return {"intervals": bounds, "prediction": median, "groups": group, "method": method}
+    columns = {"intervals": table[["lower", "upper"]], "prediction": table["median"], "groups": table["group"]}
+    return {"method": method, **{name: values.to_numpy() for name, values in columns.items()}}
 
 
 def _row_table(y: Any, intervals: Any, prediction: ArrayLike | None, groups: ArrayLike | None) -> pd.DataFrame:
@@ -362,11 +354,8 @@ def _draw_points(ax: Axes, x: FloatArray, y: FloatArray, drawn: pd.DataFrame, ro
     group, covered = drawn["group"].map(numbers).to_numpy(), drawn["covered"].to_numpy()
     dots: Options = {"s": 10, "marker": "o", "color": GREY, "alpha": 0.6, "linewidth": 0, "zorder": 2.2}
     crosses: Options = {"s": 20, "marker": "x", "color": ink(ax), "linewidth": 1.1, "zorder": 2.4}
-    for hit, look, label in (
-        (True, dots, f"covered: {percent(hits)}"),
-        (False, crosses, f"missed: {percent(1 - hits)}"),
-    ):
-        ax.scatter([], [], label=label, **look)
+    for hit, look, word, share in ((True, dots, "covered", hits), (False, crosses, "missed", 1 - hits)):
+        ax.scatter([], [], label=f"{word}: {percent(share)}", **look)
         for number in sorted(set(group[covered == hit])):
             chosen = (group == number) & (covered == hit)
             ax.scatter(x[chosen], y[chosen], gid=group_gid(number), **look)

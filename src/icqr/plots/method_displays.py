@@ -31,7 +31,6 @@ from icqr.plots.displays import (
     named_intervals,
     named_models,
     percent,
-    percent_axis,
     plain,
     row_labels,
     shared_coverage,
@@ -195,7 +194,7 @@ class GroupCoverageDisplay(Display):
         row_labels(ax, [f"all  n = {self.overall['n'].iloc[0]:,}", *names])
         ax.set_ylim(len(shown) + 0.6, -0.6)
         ax.axhline(0.5, color=ink(ax), linewidth=0.6)
-        percent_axis(ax.xaxis)
+        ax.xaxis.set_major_formatter(lambda share, _: percent(share))
         ax.set_xlabel("coverage")
         n_groups = self.table["group"].nunique(dropna=False)
         part = f"the {len(shown)} least covered of {n_groups} groups; " if len(shown) < n_groups else ""
@@ -312,7 +311,7 @@ class ReliabilityDisplay(Display):
             ax.plot(rows["asked"], rows["observed"], label=plain(method), **curve, **marks)
 
         for axis in (ax.xaxis, ax.yaxis):
-            percent_axis(axis)
+            axis.set_major_formatter(lambda share, _: percent(share))
         ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="coverage asked for", ylabel="coverage observed")
         heading(ax, "Reliability", f"bands: exact {percent(self.confidence)} intervals")
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from icqr._tables import FloatArray, IntArray, as_table
+from icqr._tables import FloatArray, IntArray, as_table, draw_rows
 from icqr.plots.displays import Options, need, plain
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
+#: Up to this many rows, each is drawn by itself, wherever it lies.
+MOST_LINES = 100
 #: Around up to this many distinct values points are spread sideways.
 MOST_VALUES = 30
 #: The most frequent categories of a column that are shown; all others are one.
@@ -68,37 +71,33 @@ class Placed:
     categories: tuple[str, ...] = ()
     dates: bool = False
 
-    def distinct(self) -> FloatArray | None:
-        """Return the distinct values if they are few, else None."""
+    @cached_property
+    def few(self) -> FloatArray | None:
+        """The distinct values if they are few, else None."""
         values = np.unique(self.values[~np.isnan(self.values)])
         return values if len(values) <= MOST_VALUES else None
 
-    def spread(self, rows: IntArray) -> FloatArray:
-        """Return places of rows; where values are few, moved sideways so that points don't hide each other."""
-        few = self.distinct()
-        if few is None:
-            return self.values[rows]
-        gap = np.diff(few).min() if len(few) > 1 else 1.0
-        return np.asarray(self.values[rows] + np.random.default_rng(0).uniform(-0.3, 0.3, size=len(rows)) * gap)
-
+    @cached_property
     def ends(self) -> tuple[float, float] | None:
-        """Return where the axis should end if a few values are far beyond all others, else None."""
-        if self.categories or self.distinct() is not None:
-            return None
+        """Where the axis should end if a few of many values are far beyond all others, else None."""
         known = self.values[~np.isnan(self.values)]
+        if self.few is not None or len(known) <= MOST_LINES:
+            return None
         low, high = np.quantile(known, [0.005, 0.995])
         if not np.ptp(known) > 2 * (high - low) > 0:
             return None
         margin = 0.1 * (high - low)
         return max(low - margin, float(known.min())), min(high + margin, float(known.max()))
 
-    def n_beyond(self, ends: tuple[float, float] | None) -> int:
-        """Return how many rows lie beyond the ends of the axis."""
-        return 0 if ends is None else int(((self.values < ends[0]) | (self.values > ends[1])).sum())
+    def spread(self, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Return places of rows; where values are few, moved sideways so that points don't hide each other."""
+        places = self.values[rows]
+        if self.few is None:
+            return places
+        gap = np.diff(self.few).min() if len(self.few) > 1 else 1.0
+        return np.asarray(places + rng.uniform(-0.3, 0.3, size=len(rows)) * gap)
 
-    def bins(
-        self, n_bins: int, least: int = 20, ends: tuple[float, float] | None = None
-    ) -> tuple[IntArray, FloatArray]:
+    def bins(self, n_bins: int, least: int) -> tuple[IntArray, FloatArray]:
         """Return each row's bin (-1: missing) and the bins' edges.
 
         At most `n_bins` distinct values have a bin each. More are put into equally wide bins; one that holds less than
@@ -106,7 +105,7 @@ class Placed:
         """
         if n_bins < 1:
             raise ValueError(f"n_bins must be at least 1, got {n_bins}")
-        values = self.values if ends is None else np.clip(self.values, *ends)
+        values = self.values if self.ends is None else np.clip(self.values, *self.ends)
         known = ~np.isnan(values)
         distinct = np.unique(values[known]) if known.any() else np.zeros(1)
         if len(distinct) <= n_bins:  # edges halfway between values
@@ -128,7 +127,6 @@ class Placed:
     def label(self, axis: Axis) -> None:
         """Write name and categories, dates or few values on an axis."""
         axis.set_label_text(plain(self.name))
-        few = self.distinct()
         if self.categories:
             slanted = axis is axis.axes.xaxis and sum(map(len, self.categories)) > 30
             look: Options = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
@@ -140,19 +138,21 @@ class Placed:
             axis.axis_date()
             axis.set_major_locator(locator)
             axis.set_major_formatter(dates.ConciseDateFormatter(locator))
-        elif few is not None and len(few) <= 10:
-            axis.set_ticks(few)
+        elif self.few is not None and len(self.few) <= 10:
+            axis.set_ticks(self.few)
 
 
-def sample_rows(n: int, most: int) -> IntArray:
+def sample_rows(n: int, max_points: int) -> IntArray:
     """Return all row numbers or, if they are too many, a sample of them in which all rows are alike."""
-    if most < 1:
-        raise ValueError(f"max_points must be at least 1, got {most}")
-    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, size=most, replace=False))
+    if max_points < 1:
+        raise ValueError(f"max_points must be at least 1, got {max_points}")
+    return draw_rows(n, max_points, np.random.default_rng(0))
 
 
-def sample_note(drawn: IntArray, n: int, n_beyond: int = 0) -> str:
-    """Say that only a sample of the rows is drawn as points, and how many rows the axis does not show, if so."""
+def sample_note(drawn: IntArray, n: int, *columns: Placed) -> str:
+    """Say that only a sample of the rows is drawn as points, and how many rows the axes do not show, if so."""
     notes = [f"{len(drawn):,} of {n:,} points drawn"] if len(drawn) < n else []
-    notes += [f"{n_beyond:,} {'row' if n_beyond == 1 else 'rows'} beyond the axis"] if n_beyond else []
+    outside = [(each.values < each.ends[0]) | (each.values > each.ends[1]) for each in columns if each.ends]
+    if n_beyond := int(np.any(outside, axis=0).sum()):
+        notes.append(f"{n_beyond:,} {'row' if n_beyond == 1 else 'rows'} beyond the axis")
     return ", ".join(notes)
