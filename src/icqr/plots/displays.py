@@ -172,22 +172,21 @@ def named_models(models: Any) -> dict[str, Any]:
     return named
 
 
-def named_intervals(intervals: Any, method: str) -> dict[str, Any]:
+def predicted_intervals(models: Mapping[str, Any], X: Any, coverage: float | None) -> tuple[dict[str, Any], float]:
+    """Return intervals by name and their coverage: by default the models' own, which must then be one."""
+    coverages = {float(model.coverage) for model in models.values()} if coverage is None else {float(coverage)}
+    if len(coverages) > 1:
+        raise ValueError(f"models were fitted for several coverages, {sorted(coverages)}; say which with coverage=")
+    (level,) = coverages
+    return {name: model.predict_interval(X, level) for name, model in models.items()}, level
+
+
+def named_intervals(intervals: Any) -> dict[str, Any]:
     """Return intervals by method: one array, or a mapping from methods to arrays."""
-    named = {str(k): v for k, v in intervals.items()} if isinstance(intervals, Mapping) else {method: intervals}
+    named = {str(k): v for k, v in intervals.items()} if isinstance(intervals, Mapping) else {"intervals": intervals}
     if not named:
         raise ValueError("intervals must hold at least one method, got none")
     return named
-
-
-def shared_coverage(models: Mapping[str, Any], coverage: float | None) -> float:
-    """Return the coverage that is asked for: by default the models' own, which must then be one."""
-    if coverage is not None:
-        return float(coverage)
-    own = {float(model.coverage) for model in models.values()}
-    if len(own) > 1:
-        raise ValueError(f"models were fitted for several coverages, {sorted(own)}; say which with coverage=")
-    return own.pop()
 
 
 # -- Words around a picture ----------------------------------------------------------------------------------

@@ -223,13 +223,7 @@ class GroupMapDisplay(Display):
 
     @classmethod
     def from_labels(
-        cls,
-        X: Any,
-        groups: ArrayLike,
-        features: Sequence[Any],
-        *,
-        max_points: int = 1500,
-        ax: Axes | None = None,
+        cls, X: Any, groups: ArrayLike, features: Sequence[Any], *, max_points: int = 1500, ax: Axes | None = None
     ) -> Self:
         """Draw any labels of rows.
 

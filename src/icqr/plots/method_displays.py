@@ -32,8 +32,8 @@ from icqr.plots.displays import (
     named_models,
     percent,
     plain,
+    predicted_intervals,
     row_labels,
-    shared_coverage,
 )
 from icqr.regressors import QR
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 class GroupCoverageDisplay(Display):
     """Coverage in each group with its exact (Clopper–Pearson) interval, and the promise.
 
-    A mark is filled if the exact interval holds the promise and open if it does not; with 95 % intervals that happens
-    by chance in one of twenty groups. Of more than `max_groups` groups those with the least coverage are drawn.
+    A mark is filled if the exact 95 % interval holds the promise and open if it does not, which happens by chance in
+    one of twenty groups. Of more than `max_groups` groups those with the least coverage are drawn.
 
     Attributes
     ----------
@@ -54,8 +54,10 @@ class GroupCoverageDisplay(Display):
         A row per method and group: method, group, n, share, coverage, coverage_lower, coverage_upper, mean_width.
     overall : DataFrame
         The same for all rows together, a row per method.
-    coverage, confidence : float
-        The promise, and that of the exact intervals.
+    coverage : float
+        The promise.
+    max_groups : int
+        How many groups are drawn.
     names : mapping
         What groups are called, where that is not their label.
 
@@ -71,20 +73,12 @@ class GroupCoverageDisplay(Display):
     table: pd.DataFrame
     overall: pd.DataFrame
     coverage: float
-    confidence: float = 0.95
     max_groups: int = 40
     names: Mapping[Any, str] = field(default_factory=dict)
 
     @classmethod
     def from_estimator(
-        cls,
-        models: Any,
-        X: Any,
-        y: ArrayLike,
-        *,
-        groups: ArrayLike | None = None,
-        coverage: float | None = None,
-        **options: Any,
+        cls, models: Any, X: Any, y: Any, *, groups: Any = None, coverage: float | None = None, **options: Any
     ) -> Self:
         """Draw the coverage of one or several models.
 
@@ -98,11 +92,10 @@ class GroupCoverageDisplay(Display):
         coverage : float, optional
             By default the models' own.
         **options
-            Of :meth:`from_predictions`: `confidence`, `max_groups`, `names`, `ax`.
+            Of :meth:`from_predictions`: `max_groups`, `names`, `ax`.
         """
         named = named_models(models)
-        promise = shared_coverage(named, coverage)
-        intervals = {name: model.predict_interval(X, promise) for name, model in named.items()}
+        intervals, promise = predicted_intervals(named, X, coverage)
         if groups is None:
             finest = max(named.values(), key=lambda model: model.n_groups_)
             groups = finest.assign(X)
@@ -119,9 +112,7 @@ class GroupCoverageDisplay(Display):
         groups: ArrayLike,
         *,
         coverage: float,
-        confidence: float = 0.95,
         max_groups: int = 40,
-        method: str = "intervals",
         names: Mapping[Any, str] | None = None,
         ax: Axes | None = None,
     ) -> Self:
@@ -136,12 +127,8 @@ class GroupCoverageDisplay(Display):
             Labels of the rows, of any kind.
         coverage : float
             What the intervals promise.
-        confidence : float, default=0.95
-            Of the exact intervals.
         max_groups : int, default=40
             How many groups are drawn.
-        method : str
-            Name and colour, if `intervals` is one array.
         names : mapping, optional
             What groups are called, where that is not their label.
         ax : matplotlib Axes, optional
@@ -149,15 +136,12 @@ class GroupCoverageDisplay(Display):
         """
         if max_groups < 1:
             raise ValueError(f"max_groups must be at least 1, got {max_groups}")
-        named, promise = named_intervals(intervals, method), check_share("coverage", coverage)
+        named, promise = named_intervals(intervals), check_share("coverage", coverage)
         by_group, overall = (
-            pd.concat(
-                {name: coverage_by_group(y, bounds, labels, confidence=confidence) for name, bounds in named.items()},
-                names=["method"],
-            ).reset_index()
+            _by_method({name: coverage_by_group(y, bounds, labels).reset_index() for name, bounds in named.items()})
             for labels in (groups, np.zeros(len(np.asarray(y)), dtype=int))
         )
-        return cls(by_group, overall.drop(columns="group"), promise, confidence, max_groups, names or {}).plot(ax)
+        return cls(by_group, overall.drop(columns="group"), promise, max_groups, names or {}).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -198,21 +182,19 @@ class GroupCoverageDisplay(Display):
         ax.set_xlabel("coverage")
         n_groups = self.table["group"].nunique(dropna=False)
         part = f"the {len(shown)} least covered of {n_groups} groups; " if len(shown) < n_groups else ""
-        heading(ax, "Coverage by group", f"{part}exact {percent(self.confidence)} intervals; open: promise outside")
+        heading(ax, "Coverage by group", f"{part}exact 95 % intervals; open: promise outside")
 
 
 @dataclass(eq=False)
 class ReliabilityDisplay(Display):
     """Coverage asked for against coverage observed, over many levels.
 
-    The band is the exact (Clopper–Pearson) interval at each level by itself.
+    The band is the exact (Clopper–Pearson) 95 % interval at each level by itself.
 
     Attributes
     ----------
     table : DataFrame
         A row per method and level: method, asked, observed, lower, upper, n.
-    confidence : float
-        Of the exact intervals.
 
     Examples
     --------
@@ -224,18 +206,10 @@ class ReliabilityDisplay(Display):
     """
 
     table: pd.DataFrame
-    confidence: float = 0.95
 
     @classmethod
     def from_estimator(
-        cls,
-        models: Any,
-        X: Any,
-        y: ArrayLike,
-        *,
-        levels: Sequence[float] | None = None,
-        confidence: float = 0.95,
-        ax: Axes | None = None,
+        cls, models: Any, X: Any, y: ArrayLike, *, levels: Sequence[float] | None = None, ax: Axes | None = None
     ) -> Self:
         """Draw the reliability of one or several models.
 
@@ -246,8 +220,6 @@ class ReliabilityDisplay(Display):
         levels : list of float, optional
             Coverages to ask for; by default 13 from 0.1 to 0.99 and the model's own, as far as every group has
             calibration rows enough. QR only has its own.
-        confidence : float, default=0.95
-            Of the exact intervals.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
@@ -261,20 +233,11 @@ class ReliabilityDisplay(Display):
                 asked = [level for level in asked if not model.calibration_.too_small(level)[:-1][used].any()]
             else:
                 asked = list(levels)
-            parts[name] = _reliability(y, model.predict_interval(X, asked), asked, confidence)
-        return cls(pd.concat(parts, names=["method"]).reset_index(level=0), confidence).plot(ax)
+            parts[name] = _reliability(y, model.predict_interval(X, asked), asked)
+        return cls(_by_method(parts)).plot(ax)
 
     @classmethod
-    def from_predictions(
-        cls,
-        y: ArrayLike,
-        intervals: Any,
-        levels: Sequence[float],
-        *,
-        confidence: float = 0.95,
-        method: str = "intervals",
-        ax: Axes | None = None,
-    ) -> Self:
+    def from_predictions(cls, y: ArrayLike, intervals: Any, levels: Sequence[float], *, ax: Axes | None = None) -> Self:
         """Draw the reliability of intervals from anywhere.
 
         Parameters
@@ -284,14 +247,11 @@ class ReliabilityDisplay(Display):
             Bounds may be infinite.
         levels : list of float
             The coverages that were asked for.
-        confidence, ax : optional
-            As in `from_estimator`.
-        method : str
-            Name and colour, if `intervals` is one array.
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
         """
-        named = named_intervals(intervals, method)
-        parts = {name: _reliability(y, bounds, levels, confidence) for name, bounds in named.items()}
-        return cls(pd.concat(parts, names=["method"]).reset_index(level=0), confidence).plot(ax)
+        named = named_intervals(intervals)
+        return cls(_by_method({name: _reliability(y, bounds, levels) for name, bounds in named.items()})).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -313,16 +273,22 @@ class ReliabilityDisplay(Display):
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda share, _: percent(share))
         ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="coverage asked for", ylabel="coverage observed")
-        heading(ax, "Reliability", f"bands: exact {percent(self.confidence)} intervals")
+        heading(ax, "Reliability", "bands: exact 95 % intervals")
 
 
-def _reliability(y: ArrayLike, intervals: Any, levels: Sequence[float], confidence: float) -> pd.DataFrame:
+def _by_method(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Put the methods' tables below each other, with the method as first column."""
+    return pd.concat(tables, names=["method"]).reset_index(level=0).reset_index(drop=True)
+
+
+def _reliability(y: ArrayLike, intervals: Any, levels: Sequence[float]) -> pd.DataFrame:
+    """Return a row per level: asked, observed, lower, upper, n."""
     bounds, asked = np.asarray(intervals, dtype=float), [check_share("levels", level) for level in levels]
     if bounds.ndim != 3 or bounds.shape[2] != len(asked):
         wanted = f"(n, 2, {len(asked)}), lower and upper bounds for each of the {len(asked)} levels"
         raise ValueError(f"intervals must have the shape {wanted}; got {bounds.shape}")
     hits = [int(check_rows(y, bounds[:, :, place]).covered.sum()) for place in range(len(asked))]
-    low, high = binomial_interval(hits, len(bounds), confidence=confidence)
+    low, high = binomial_interval(hits, len(bounds))
     table = {"asked": asked, "observed": np.array(hits) / len(bounds), "lower": low, "upper": high, "n": len(bounds)}
     return pd.DataFrame(table).sort_values("asked", ignore_index=True)
 
@@ -368,21 +334,11 @@ class WidthDisplay(Display):
         **options
             Of :meth:`from_predictions`: `y_name`, `ax`.
         """
-        named = named_models(models)
-        level = shared_coverage(named, coverage)
-        intervals = {name: model.predict_interval(X, level) for name, model in named.items()}
+        intervals, _ = predicted_intervals(named_models(models), X, coverage)
         return cls.from_predictions(y, intervals, **options)
 
     @classmethod
-    def from_predictions(
-        cls,
-        y: Any,
-        intervals: Any,
-        *,
-        y_name: str | None = None,
-        method: str = "intervals",
-        ax: Axes | None = None,
-    ) -> Self:
+    def from_predictions(cls, y: Any, intervals: Any, *, y_name: str | None = None, ax: Axes | None = None) -> Self:
         """Draw the widths of intervals from anywhere.
 
         Parameters
@@ -393,12 +349,10 @@ class WidthDisplay(Display):
             Bounds may be infinite.
         y_name : str, optional
             By default the name of a pandas column.
-        method : str
-            Name and colour, if `intervals` is one array.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        named = named_intervals(intervals, method)
+        named = named_intervals(intervals)
         widths = {name: check_rows(y, bounds).width for name, bounds in named.items()}
         summary = pd.DataFrame({name: width_summary(y, bounds) for name, bounds in named.items()}).T
         return cls(widths, summary, target_name(y, y_name)).plot(ax)
