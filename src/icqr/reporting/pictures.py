@@ -1,10 +1,10 @@
-"""The report's pictures: displays as SVG, each with words that say what it shows."""
+"""The report's pictures: displays as SVG, each with a title that says what it shows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -33,40 +33,31 @@ SIZE = 4.4, 4.2
 MOST_POINTS = 800
 #: How many groups a picture of coverage holds at most; fewer for several methods, so that it fits on a screen.
 MOST_GROUPS = 25
+#: A name, a display, and what a screen reader says.
+_Drawn: TypeAlias = Iterator[tuple[str, Display, str]]
 
 
-class Picture(NamedTuple):
-    """A picture as SVG, and the line below it."""
-
-    svg: str
-    caption: str
-
-
-#: A name, a display, what a screen reader says, and a caption.
-_Drawn: TypeAlias = Iterator[tuple[str, Display, str, str]]
-
-
-def pictures_of(evidence: Evidence, summary: dict[str, Any]) -> dict[str, Picture]:
-    """Return the pictures that can be drawn from what was given, by the section that they belong to."""
+def pictures_of(evidence: Evidence, summary: dict[str, Any]) -> dict[str, str]:
+    """Return the pictures that can be drawn from what was given as SVG, by name."""
     if evidence.X is not None and evidence.model is not None:  # with the names by which the model knows the columns
         evidence = replace(evidence, X=align(as_table(evidence.X), evidence.model.columns_))
     importances = getattr(evidence.model, "importances_", None)
     important = [] if importances is None or not evidence.rows else most_important(importances, evidence.X)
     pictures = {}
-    for name, display, title, caption in [
+    for name, display, title in [
         *_group_pictures(evidence, summary),
         *_model_pictures(evidence, summary, important),
         *_row_pictures(evidence, important),
     ]:
         if not hasattr(display, "figure_") or display.size[1] != SIZE[1]:  # as high as its rows need
             display.plot(blank_axes(SIZE[0], display.size[1]))
-        pictures[name] = Picture(figure_to_svg(display.figure_, title=title), caption)
+        pictures[name] = figure_to_svg(display.figure_, title=title)
     return pictures
 
 
 def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
     """Draw coverage in the groups of the model, and in those that the user gave to the audit."""
-    main, caption = evidence.main, "The table has these numbers, and those of all groups."
+    main = evidence.main
     for kind, name in (("model group", "coverage_by_group"), ("group", "coverage_by_given_group")):
         groups = [entry for entry in summary.get("coverage_by_group", []) if entry["kind"] == kind]
         if not groups:
@@ -91,7 +82,7 @@ def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
             for group in (by_coverage[0], by_coverage[-1])
         )
         title = f"Coverage of {main} by group, {promise(evidence.coverage)} promised: from {low} to {high}."
-        yield name, display, title, caption
+        yield name, display, title
 
 
 def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequence[Any]) -> _Drawn:
@@ -99,14 +90,14 @@ def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequ
     if summary.get("importance"):
         first = max(summary["importance"], key=lambda entry: entry["share"])
         title = f"Importance of columns: {first['feature']} most, {percent(first['share'])} of all."
-        yield "importance", ImportanceDisplay.from_estimator(model, ax=blank_axes(*SIZE)), title, ""
+        yield "importance", ImportanceDisplay.from_estimator(model, ax=blank_axes(*SIZE)), title
     if "choice_of_k" in summary and len(summary["choice_of_k"]["path"]) > 1:
         display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes(*SIZE))
-        yield "choice_of_k", display, summary["choice_of_k"]["sentence"], ""
+        yield "choice_of_k", display, summary["choice_of_k"]["sentence"]
     if labels is not None and len(important) > 1:
         plane = GroupMapDisplay.from_labels(evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes(*SIZE))
         title = f"Groups in the plane of {plane.across.name} and {plane.along.name}."
-        yield "map", plane, title, "Two of the most important columns; groups that differ in others lie on each other."
+        yield "map", plane, title
 
 
 def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
@@ -116,7 +107,7 @@ def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
     y, bounds = rows.rows.y, rows.intervals
     intervals = {method: audited.intervals for method, audited in evidence.rows.items()}
     widths = WidthDisplay.from_predictions(y, intervals, y_name=evidence.y_name, ax=blank_axes(*SIZE))
-    yield "widths", widths, f"Distribution of the widths of {', '.join(intervals)}.", ""
+    yield "widths", widths, f"Distribution of the widths of {', '.join(intervals)}."
 
     if rows.prediction is None and not np.isfinite(bounds).any(axis=1).all():
         return  # an interval without any finite bound has no middle to draw
@@ -125,12 +116,10 @@ def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
     # Against the most important column; without importances, against the prediction.
     x, x_name = (find_column(evidence.X, important[0]), str(important[0])) if important else (None, None)
     display = IntervalDisplay.from_predictions(y, bounds, x=x, x_name=x_name, **options, ax=blank_axes(*SIZE))
-    yield "intervals", display, f"Intervals of {main} against {display.column.name}, with what happened.", ""
+    yield "intervals", display, f"Intervals of {main} against {display.column.name}, with what happened."
 
     if np.isfinite(rows.rows.width).any():
         fit = WidthResidualDisplay.from_predictions(
             y, bounds, coverage=evidence.coverage, **options, ax=blank_axes(*SIZE)
         )
-        title = f"Absolute residuals of {main} against the width of its intervals."
-        caption = "Where intervals follow the error, the line with marks runs along the dotted one."
-        yield "residuals", fit, title, caption
+        yield "residuals", fit, f"Absolute residuals of {main} against the width of its intervals."

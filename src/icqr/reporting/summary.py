@@ -16,9 +16,8 @@ from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
 from icqr._tables import IntArray, as_table
 from icqr.auditing import Audit, Comparison
-from icqr.auditing.audits import audit_rows
 from icqr.auditing.comparison import compare_rows, named_methods
-from icqr.auditing.findings import HOLDS, OVER, UNDER, listed, percent, plain, promise, records, rows_of
+from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, listed, percent, plain, promise, records, rows_of
 from icqr.auditing.inputs import Audited, prepare
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
@@ -122,9 +121,8 @@ def summary_of(
         "title": f"Prediction intervals{target}" if title is None else str(title),
         "made": datetime.now(UTC).isoformat(timespec="minutes"),
         "promised": evidence.coverage,
-        "verdict": _verdict(audits, evidence.coverage),
         "in_detail": evidence.main,
-        **(_checked_parts(evidence) if audits else {}),
+        **_checked_parts(evidence),
         "groups": model.groups_ if model is not None and model.n_groups_ > 1 else None,
         "importance": getattr(model, "importances_", None),
         "importance_sentence": None if model is None else importance_sentence(model),
@@ -190,23 +188,18 @@ def gather(subject: Any, X: Any = None, y: Any = None, methods: Any = None) -> E
             "intervals of other libraries pass audit(y, intervals, X, coverage=0.9)"
         )
     models: dict[str, IntervalRegressor] = named_methods(subject if several else each)
-    if several and (X is None or y is None):
-        raise ValueError("X and y must be given with several models, got None; give rows that no model has seen")
-    if not several:
+    if X is None and y is None and not several:
         check_is_fitted(subject)
-        if X is None and y is None:
-            return Evidence(float(subject.coverage), models=models)
-        if X is None or y is None:
-            hint = "give both, or neither for a report of the model alone"
-            raise ValueError(f"X and y go together, got no {'X' if X is None else 'y'}; {hint}")
-
+        return Evidence(float(subject.coverage), models=models)
+    if X is None or y is None:
+        raise ValueError(
+            "X and y must be given with several models, and go together with one, got no "
+            f"{'X' if X is None else 'y'}; give both, or neither for a report of one model alone"
+        )
     rows = {name: prepare(y, model, X, None, None) for name, model in models.items()}
-    first = next(iter(rows))
-    if several:
-        comparison = compare_rows(rows, first, 0, with_excess_risk=True)
-        return Evidence(comparison.coverage, comparison.audits, comparison, models, rows, X, target_name(y))
-    audit = audit_rows(rows[first], 0, with_excess_risk=True)
-    return Evidence(audit.coverage, {first: audit}, None, models, rows, X, target_name(y))
+    comparison = compare_rows(rows, next(iter(rows)), 0, with_excess_risk=True)
+    compared = comparison if several else None
+    return Evidence(comparison.coverage, comparison.audits, compared, models, rows, X, target_name(y))
 
 
 def _gather_audited(subject: Audit | Comparison, X: Any, y: Any, methods: Any) -> Evidence:
@@ -243,65 +236,62 @@ def _gather_audited(subject: Audit | Comparison, X: Any, y: Any, methods: Any) -
 # -- The verdict -----------------------------------------------------------------------------------------
 
 
-def _judged(audit: Audit) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
-    """Return an audit's status, what it says of all rows together, and the regions that fall short, worst first."""
-    regions, everywhere = audit.regions, audit.regions["kind"] == "all rows"
-    (whole,), short = records(regions[everywhere]), records(regions[~everywhere & (regions["verdict"] == UNDER)])
-    if whole["verdict"] == UNDER:
-        return "broken", whole, short
-    return "partly" if short else {HOLDS: "holds", OVER: "cautious"}.get(whole["verdict"], "unknown"), whole, short
-
-
-def _verdict(audits: Mapping[str, Audit], coverage: float) -> dict[str, Any]:
+def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverage: float) -> dict[str, Any]:
     """Return `sentence` and `status`; of several methods it is the best that any has, and `methods` are those."""
-    if not audits:
+    if not methods:
         sentence = f"The model promises {promise(coverage)}; it was not checked here on rows that it has not seen."
         return {"status": "unchecked", "sentence": sentence}
-    if len(audits) == 1:
-        (audit,) = audits.values()
-        return {"status": _judged(audit)[0], "sentence": _verdict_sentence(audit)}
+    statuses = {}
+    for entry in methods:
+        status = (
+            "partly" if entry["undercovers"] else {HOLDS: "holds", OVER: "cautious"}.get(entry["verdict"], "unknown")
+        )
+        statuses[entry["method"]] = "broken" if entry["verdict"] == UNDER else status
+    best = min(statuses.values(), key=list(STATUS_WORDS).index)
+    if len(methods) == 1:
+        return {"status": best, "sentence": _sentence(methods[0], audits[methods[0]["method"]])}
 
     # Which methods keep the promise over all rows, and which break it.
-    judged = {name: _judged(audit) for name, audit in audits.items()}
-    verdicts = {name: whole["verdict"] for name, (_, whole, _) in judged.items()}
-    kept = [name for name, verdict in verdicts.items() if verdict in (HOLDS, OVER)]
-    broken = [f"{name} ({percent(audits[name].numbers['coverage'])})" for name in verdicts if verdicts[name] == UNDER]
-    unknown = [name for name, verdict in verdicts.items() if verdict not in (HOLDS, OVER, UNDER)]
+    kept = [entry["method"] for entry in methods if entry["verdict"] in (HOLDS, OVER)]
+    broken = [f"{entry['method']} ({percent(entry['coverage'])})" for entry in methods if entry["verdict"] == UNDER]
+    unknown = [entry["method"] for entry in methods if entry["verdict"] == UNKNOWN]
     who = [f"{listed(kept)} {'keeps' if len(kept) == 1 else 'keep'} it"] if kept else []
     who += [f"{listed(broken)} {'breaks' if len(broken) == 1 else 'break'} it"] if broken else []
     who += [f"there are too few rows to tell for {listed(unknown)}"] if unknown else []
 
     # No method is called the best: each is judged in regions of its own.
-    counts = [f"{len(judged[name][2]) or 'none'} of {len(audits[name].regions) - 1} with {name}" for name in audits]
-    looked = any(len(audit.regions) > 1 for audit in audits.values())
+    counts = [f"{entry['undercovers'] or 'none'} of {entry['regions']} with {entry['method']}" for entry in methods]
+    looked = any(entry["regions"] for entry in methods)
     short = f"of the regions looked at, these fall short: {listed(counts)}" if looked else "no regions were looked at"
-    best = min((status for status, _, _ in judged.values()), key=list(STATUS_WORDS).index)
     return {
         "status": best,
         "sentence": f"{promise(coverage)} is promised, and on average {listed(who)}; {short}.",
-        "methods": [name for name, (status, _, _) in judged.items() if status == best],
+        "methods": [name for name, status in statuses.items() if status == best],
     }
 
 
-def _verdict_sentence(audit: Audit) -> str:
-    _, whole, short = _judged(audit)
-    looked = len(audit.regions) - 1
+def _sentence(method: dict[str, Any], audit: Audit) -> str:
+    """Say in one sentence whether a method keeps its promise, and where it falls short most."""
+    looked, n_short = method["regions"], method["undercovers"]
     start = {
-        HOLDS: "On average the promise holds" if short else "The intervals keep their promise",
+        HOLDS: "On average the promise holds" if n_short else "The intervals keep their promise",
         UNDER: "The promise is broken",
         OVER: "The intervals are wider than their promise needs",
-    }.get(whole["verdict"], "Too few rows to tell whether the promise holds")
-    counted = f"{percent(whole['coverage'])} of {whole['n']:,} rows are covered, {promise(audit.coverage)} promised"
+    }.get(method["verdict"], "Too few rows to tell whether the promise holds")
+    counted = f"{percent(method['coverage'])} of {int(method['n']):,} rows are covered"
+    beginning = f"{start}: {counted}, {promise(audit.coverage)} promised"
     if not looked:
-        return f"{start}: {counted}."
+        return f"{beginning}."
 
     regions = "the one region looked at" if looked == 1 else f"the {looked} regions looked at"
-    if not short:
+    if not n_short:
         none = f"none of {regions} is shown" if looked > 1 else f"{regions} is not shown"
-        return f"{start}: {counted}, and {none} to fall short."
-    link = "but" if whole["verdict"] in (HOLDS, OVER) else "and"
-    falling = f"{len(short)} of {regions} {'falls' if len(short) == 1 else 'fall'} short"
-    return f"{start}: {counted}, {link} {falling}, {rows_of(short[0])} most ({percent(short[0]['coverage'])})."
+        return f"{beginning}, and {none} to fall short."
+    short = audit.regions[(audit.regions["kind"] != "all rows") & (audit.regions["verdict"] == UNDER)]
+    worst = records(short)[0]
+    link = "but" if method["verdict"] in (HOLDS, OVER) else "and"
+    falling = f"{n_short} of {regions} {'falls' if n_short == 1 else 'fall'} short"
+    return f"{beginning}, {link} {falling}, {rows_of(worst)} most ({percent(worst['coverage'])})."
 
 
 # -- What was checked ------------------------------------------------------------------------------------
@@ -309,31 +299,36 @@ def _verdict_sentence(audit: Audit) -> str:
 
 def _checked_parts(evidence: Evidence) -> dict[str, Any]:
     """Return the parts that come from audits of rows."""
-    audits, comparison, groups = evidence.audits, evidence.comparison, _coverage_by_group(evidence)
+    audits, comparison = evidence.audits, evidence.comparison
+    groups = _coverage_by_group(evidence) if audits else []
     methods, sentences, widths = [], [], []
     for name, audit in audits.items():
         by_group = [group["methods"][name]["coverage"] for group in groups if name in group["methods"]]
-        elsewhere = audit.regions.loc[audit.regions["kind"] != "all rows", "verdict"]
+        everywhere = audit.regions["kind"] == "all rows"
+        elsewhere = audit.regions.loc[~everywhere, "verdict"]
         methods.append(
             {
                 "method": name,
-                "verdict": _judged(audit)[1]["verdict"],
+                "verdict": audit.regions.loc[everywhere, "verdict"].item(),
                 **{key: audit.numbers[key] for key in METHOD_NUMBERS},
                 "lowest_group": min(by_group, default=None),
                 "highest_group": max(by_group, default=None),
                 "regions": len(elsewhere),
-                "undercovers": int((elsewhere == UNDER).sum()),
-                "overcovers": int((elsewhere == OVER).sum()),
-                "holds": int((elsewhere == HOLDS).sum()),
+                **{verdict: int((elsewhere == verdict).sum()) for verdict in (UNDER, OVER, HOLDS)},
             }
         )
         sentences.append({"method": name, "summary": audit.summary, "sentences": list(audit.findings[:-1])})
         width = {key: audit.numbers[f"finite_width_{key}"] for key in WIDTHS}
         widths.append({"method": name, **width, "n_infinite": int(audit.numbers["n_infinite"])})
+    verdict = _verdict(methods, audits, evidence.coverage)
+    if not audits:
+        return {"verdict": verdict}
+
     findings: dict[str, Any] = {"methods": sentences}
     if comparison is not None:
         findings["comparison"] = list(comparison.findings[len(audits) :])
     return {
+        "verdict": verdict,
         "methods": methods,
         "differences": comparison.differences if comparison and len(comparison.differences) else None,
         "remarks": (remarks(evidence.models) or None) if len(audits) > 1 else None,
