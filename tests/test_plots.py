@@ -179,7 +179,7 @@ def test_names_from_data_are_shown_as_they_are(rows: Any) -> None:
 
 
 def test_letters_that_the_font_lacks_are_left_to_the_browser() -> None:
-    display = WidthDisplay.from_predictions(Y, INTERVALS, y_name="価格", ax=blank_axes())
+    display = WidthDisplay.from_predictions(pd.Series(Y, name="価格"), INTERVALS, ax=blank_axes())
     assert "価格" in figure_to_svg(display.figure_)
 
 
@@ -231,7 +231,7 @@ def test_whole_numbers_name_their_groups_and_other_labels_are_counted(labels: li
 
 def test_names_are_on_one_line_and_not_too_long() -> None:
     def label(name: str) -> str:
-        return IntervalDisplay.from_predictions(Y, INTERVALS, y_name=name, ax=blank_axes()).ax_.get_ylabel()
+        return IntervalDisplay.from_predictions(pd.Series(Y, name=name), INTERVALS, ax=blank_axes()).ax_.get_ylabel()
 
     assert label("a\n\x00b\t c") == "a b c"
     assert label("begin" + "x" * 100 + "end") == "begin" + "x" * 15 + "…" + "x" * 16 + "end"
@@ -339,7 +339,8 @@ def test_infinite_bounds_are_triangles_at_the_edge() -> None:
 
 
 def test_missing_x_is_left_out_and_said() -> None:
-    display = IntervalDisplay.from_predictions(Y, INTERVALS, x=[1, np.nan, 2, 3], x_name="age", ax=blank_axes())
+    age = pd.Series([1, np.nan, 2, 3], name="age")
+    display = IntervalDisplay.from_predictions(Y, INTERVALS, x=age, ax=blank_axes())
     assert legend(display)[0] == "1 rows without age left out"
 
 

@@ -119,9 +119,9 @@ def _numbers_of_objects(values: NDArray[Any]) -> FloatArray:
         raise ValueError(f"y must hold numbers: {error}. Convert it first, for example by pd.to_numeric.") from error
 
 
-def target_name(y: Any, y_name: str | None = None) -> str | None:
-    """Return the target's name: the one that was given, or that of a pandas or polars column."""
-    name = getattr(y, "name", None) if y_name is None else y_name
+def target_name(y: Any) -> str | None:
+    """Return the target's name: that of a pandas or polars column."""
+    name = getattr(y, "name", None)
     return None if name is None else str(name)
 
 

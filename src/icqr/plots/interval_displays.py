@@ -91,7 +91,7 @@ class IntervalDisplay(Display):
         coverage : float, optional
             By default the model's own.
         **options
-            Of :meth:`from_predictions`: `n_bins`, `max_points`, `ax`, names.
+            Of :meth:`from_predictions`: `n_bins`, `max_points`, `ax`.
         """
         x = None if feature is None else find_column(X, feature)
         return cls.from_predictions(y, x=x, **_predictions(model, X, coverage), **options)
@@ -105,8 +105,6 @@ class IntervalDisplay(Display):
         x: Any = None,
         prediction: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-        x_name: str | None = None,
-        y_name: str | None = None,
         method: str = "intervals",
         n_bins: int = 30,
         max_points: int = 1000,
@@ -117,15 +115,13 @@ class IntervalDisplay(Display):
         Parameters
         ----------
         y, intervals : arrays of shape (n,) and (n, 2)
-            Bounds may be infinite.
+            Bounds may be infinite. A pandas or polars column gives its name to the axis.
         x : (n,) array, optional
-            Numbers, dates or categories; by default the prediction.
+            Numbers, dates or categories, with its name like y; by default the prediction.
         prediction : (n,) array, optional
             By default the middle of the interval, or its finite bound.
         groups : (n,) array, optional
             Only names the points, for highlighting.
-        x_name, y_name : str, optional
-            By default the names of pandas columns.
         method : str
             Name and colour.
         n_bins, max_points : int
@@ -134,8 +130,9 @@ class IntervalDisplay(Display):
             By default those of a new figure.
         """
         rows = _row_table(y, intervals, prediction, groups)
-        default = "middle of the interval" if prediction is None else "prediction"
-        column = place_column(rows["centre"], x_name or default) if x is None else place_column(x, x_name)
+        if x is None:
+            x = rows["centre"].rename("middle of the interval" if prediction is None else "prediction")
+        column = place_column(x)
         if len(column.values) != len(rows):
             raise ValueError(f"x must have {len(rows)} values, one per row of y; got {len(column.values)}")
         rows.insert(0, "x", column.values)
@@ -145,7 +142,7 @@ class IntervalDisplay(Display):
         bins["n"] = np.bincount(codes[codes >= 0], minlength=len(bins))
         bins = bins.join(rows.groupby(codes)[["lower", "upper", "centre"]].median())  # NaN in a bin without rows
 
-        drawn, name = sample_rows(len(rows), max_points), target_name(y, y_name) or "y"
+        drawn, name = sample_rows(len(rows), max_points), target_name(y) or "y"
         return cls(rows, bins, drawn, column, method, name, prediction is not None).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
@@ -244,7 +241,7 @@ class WidthResidualDisplay(Display):
         model, X, y, coverage
             As in :meth:`IntervalDisplay.from_estimator`.
         **options
-            Of :meth:`from_predictions`: `n_bins`, `max_points`, `ax`, names.
+            Of :meth:`from_predictions`: `n_bins`, `max_points`, `ax`.
         """
         predictions = _predictions(model, X, coverage)
         coverage = model.coverage if coverage is None else coverage
@@ -259,7 +256,6 @@ class WidthResidualDisplay(Display):
         coverage: float,
         prediction: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-        y_name: str | None = None,
         method: str = "intervals",
         n_bins: int = 10,
         max_points: int = 1000,
@@ -275,7 +271,7 @@ class WidthResidualDisplay(Display):
             What the intervals promise.
         prediction : (n,) array, optional
             What residuals are distances from; by default the middle of the interval, or its finite bound.
-        groups, y_name, method, n_bins, max_points, ax : optional
+        groups, method, n_bins, max_points, ax : optional
             As in :meth:`IntervalDisplay.from_predictions`.
         """
         rows = _row_table(y, intervals, prediction, groups)
@@ -288,7 +284,7 @@ class WidthResidualDisplay(Display):
         table = {"n": parts.size(), "width": parts["width"].mean(), "residual": quantile}
         bins = pd.DataFrame(table).reset_index(drop=True)
         drawn = sample_rows(len(rows), max_points)
-        return cls(rows, bins, drawn, coverage, method, target_name(y, y_name)).plot(ax)
+        return cls(rows, bins, drawn, coverage, method, target_name(y)).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
         shown, look = self.rows.iloc[self.drawn], method_look(self.method)

@@ -332,30 +332,28 @@ class WidthDisplay(Display):
         models, X, y, coverage
             As in :meth:`GroupCoverageDisplay.from_estimator`; y only gives its name.
         **options
-            Of :meth:`from_predictions`: `y_name`, `ax`.
+            Of :meth:`from_predictions`: `ax`.
         """
         intervals, _ = predicted_intervals(named_models(models), X, coverage)
         return cls.from_predictions(y, intervals, **options)
 
     @classmethod
-    def from_predictions(cls, y: Any, intervals: Any, *, y_name: str | None = None, ax: Axes | None = None) -> Self:
+    def from_predictions(cls, y: Any, intervals: Any, *, ax: Axes | None = None) -> Self:
         """Draw the widths of intervals from anywhere.
 
         Parameters
         ----------
         y : (n,) array
-            Only checked, and asked for its name.
+            Only checked; a pandas or polars column gives its name to the axis.
         intervals : (n, 2) array, or a mapping from methods to such arrays
             Bounds may be infinite.
-        y_name : str, optional
-            By default the name of a pandas column.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
         named = named_intervals(intervals)
         widths = {name: check_rows(y, bounds).width for name, bounds in named.items()}
         summary = pd.DataFrame({name: width_summary(y, bounds) for name, bounds in named.items()}).T
-        return cls(widths, summary, target_name(y, y_name)).plot(ax)
+        return cls(widths, summary, target_name(y)).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from icqr._rows import target_name
 from icqr._tables import FloatArray, IntArray, as_table, draw_rows
 from icqr.plots.displays import Options, need, plain
 
@@ -38,9 +39,9 @@ def find_column(X: Any, name: Any) -> pd.Series[Any]:
     raise ValueError(f"feature must be one of X's columns ({shown}) or a position, got {name!r}")
 
 
-def place_column(column: Any, name: str | None = None) -> Placed:
+def place_column(column: Any) -> Placed:
     """Place numbers and dates as they are, anything else by category: the frequent ones in order, then all others."""
-    name = str(getattr(column, "name", None) or "x") if name is None else name
+    name = target_name(column) or "x"
     series = pd.Series(column.to_numpy() if hasattr(column, "to_numpy") else column)
     ordered = None
     if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):

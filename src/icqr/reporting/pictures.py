@@ -76,13 +76,9 @@ def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
             max_groups=max(8, MOST_GROUPS // len(methods)),
             names={group["group"]: group["name"] for group in groups},
         )
-        by_coverage = sorted(groups, key=lambda group: group["methods"][main]["coverage"])
-        low, high = (
-            f"{group['name']} with {percent(group['methods'][main]['coverage'])}"
-            for group in (by_coverage[0], by_coverage[-1])
-        )
-        title = f"Coverage of {main} by group, {promise(evidence.coverage)} promised: from {low} to {high}."
-        yield name, display, title
+        covered = table.loc[table["method"] == main, "coverage"]
+        title = f"Coverage of {main} by group, {promise(evidence.coverage)} promised: "
+        yield name, display, f"{title}from {percent(covered.min())} to {percent(covered.max())}."
 
 
 def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequence[Any]) -> _Drawn:
@@ -104,18 +100,18 @@ def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
     if not evidence.rows:
         return
     main, rows = evidence.main, evidence.rows[evidence.main]
-    y, bounds = rows.rows.y, rows.intervals
+    y, bounds = pd.Series(rows.rows.y, name=evidence.y_name), rows.intervals
     intervals = {method: audited.intervals for method, audited in evidence.rows.items()}
-    widths = WidthDisplay.from_predictions(y, intervals, y_name=evidence.y_name, ax=blank_axes(*SIZE))
+    widths = WidthDisplay.from_predictions(y, intervals, ax=blank_axes(*SIZE))
     yield "widths", widths, f"Distribution of the widths of {', '.join(intervals)}."
 
     if rows.prediction is None and not np.isfinite(bounds).any(axis=1).all():
         return  # an interval without any finite bound has no middle to draw
     options: dict[str, Any] = {"groups": evidence.labels, "prediction": rows.prediction, "method": main}
-    options |= {"y_name": evidence.y_name, "max_points": MOST_POINTS}
+    options["max_points"] = MOST_POINTS
     # Against the most important column; without importances, against the prediction.
-    x, x_name = (find_column(evidence.X, important[0]), str(important[0])) if important else (None, None)
-    display = IntervalDisplay.from_predictions(y, bounds, x=x, x_name=x_name, **options, ax=blank_axes(*SIZE))
+    x = find_column(evidence.X, important[0]) if important else None
+    display = IntervalDisplay.from_predictions(y, bounds, x=x, **options, ax=blank_axes(*SIZE))
     yield "intervals", display, f"Intervals of {main} against {display.column.name}, with what happened."
 
     if np.isfinite(rows.rows.width).any():
