@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from icqr._sheet import MISSING, Cell, Column, Sheet, aligned, cell, share, span
@@ -75,22 +75,17 @@ Entries: TypeAlias = Sequence[dict[str, Any]]
 def tables_of(summary: dict[str, Any]) -> dict[str, Sheet]:
     """Return the tables for which the summary has numbers, by name."""
     makers = {
-        "methods": _methods,
-        "differences": _differences,
-        "coverage_by_group": _coverage_by_group,
-        "groups": _groups,
-        "importance": _importance,
-        "widths": _widths,
+        "methods": _method_sheets,
+        "differences": _difference_sheets,
+        "coverage_by_group": _coverage_sheets,
+        "audits": _region_sheets,
+        "groups": _group_sheets,
+        "selection": _selection_sheets,
+        "importance": _importance_sheets,
+        "widths": _width_sheets,
     }
-    tables = {name: make(summary) for name, make in makers.items() if name in summary}
-    if "methods" in summary:
-        tables["measures"] = _measures(summary["methods"])
-    for place, (method, audit) in enumerate(summary.get("audits", {}).items()):
-        tables[f"regions-{place}"] = _regions(f"regions-{place}", method, audit["regions"])
-        tables[f"strata-{place}"] = _strata(f"strata-{place}", method, audit["size_strata"])
-    for place, selection in enumerate(summary.get("selection", [])):
-        tables[f"selection-{place}"] = _selection(f"selection-{place}", selection["candidates"])
-    return tables
+    sheets = (sheet for part, make in makers.items() if part in summary for sheet in make(summary))
+    return {sheet.name: sheet for sheet in sheets}
 
 
 def verdict_cell(verdict: str) -> Cell:
@@ -137,7 +132,8 @@ def _infinite(entries: Entries) -> list[Cell]:
 # -- Methods ---------------------------------------------------------------------------------------------
 
 
-def _methods(summary: dict[str, Any]) -> Sheet:
+def _method_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
+    """Make the table of methods, and that of more measures of them."""
     entries, seconds = summary["methods"], summary.get("seconds", {})
     short = [Cell(f"{entry['undercovers']} of {entry['regions']}", entry["undercovers"]) for entry in entries]
     columns = [
@@ -155,10 +151,8 @@ def _methods(summary: dict[str, Any]) -> Sheet:
     # Of intervals from elsewhere nobody knows whether their model has seen the rows.
     unseen = " that no model has seen" if all("model" in origin for origin in summary["computed"]["models"]) else ""
     caption = f"{promise(summary['promised'])} promised, {int(entries[0]['n']):,} rows{unseen}"
-    return _sheet("methods", caption, columns, " ".join(summary.get("remarks", [])))
+    yield _sheet("methods", caption, columns, " ".join(summary.get("remarks", [])))
 
-
-def _measures(entries: Entries) -> Sheet:
     risks = []
     for entry in entries:
         risk, error = entry["excess_risk_l1"], entry["excess_risk_l1_error"]
@@ -170,10 +164,10 @@ def _measures(entries: Entries) -> Sheet:
         ("Worst slab", _cells(entries, "worst_slab_coverage", share)),
         ("Excess risk", risks),
     ]
-    return _sheet("measures", "How far coverage depends on where one looks", columns)
+    yield _sheet("measures", "How far coverage depends on where one looks", columns)
 
 
-def _differences(summary: dict[str, Any]) -> Sheet:
+def _difference_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     entries = summary["differences"]
     numbers = []
     for entry in entries:
@@ -191,10 +185,11 @@ def _differences(summary: dict[str, Any]) -> Sheet:
     ]
     compared = {entry["method"] for entry in entries}
     reference = next(entry["method"] for entry in summary["methods"] if entry["method"] not in compared)
-    return _sheet("differences", f"Differences to {reference} on the same rows", columns)
+    yield _sheet("differences", f"Differences to {reference} on the same rows", columns)
 
 
-def _widths(summary: dict[str, Any]) -> Sheet:
+def _width_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
+    """Make the table of widths and, of each method, that of its coverage by width."""
     # The spread of equal widths is 0, whatever rounding made of it.
     entries = [
         {**entry, "std": 0.0} if entry["std"] is not None and entry["std"] < 1e-12 * entry["mean"] else entry
@@ -206,24 +201,24 @@ def _widths(summary: dict[str, Any]) -> Sheet:
     columns += [(label, _numbers(entries, key)) for key, label in labels.items()]
     columns += [("Infinite", _infinite(entries))]
     finite = "finite " if any(entry["n_infinite"] for entry in entries) else ""
-    return _sheet("widths", f"Widths of the {finite}intervals", columns)
+    yield _sheet("widths", f"Widths of the {finite}intervals", columns)
 
-
-def _strata(name: str, method: str, entries: Entries) -> Sheet:
-    columns = [
-        ("Width from", _numbers(entries, "width_from")),
-        ("to", _numbers(entries, "width_to")),
-        ("Rows", _cells(entries, "n")),
-        ("Covered", _cells(entries, "coverage", share)),
-        ("95 % interval", _spans(entries)),
-    ]
-    return _sheet(name, f"{method}: coverage by width of the interval", columns)
+    for place, (method, audit) in enumerate(summary["audits"].items()):
+        strata = audit["size_strata"]
+        columns = [
+            ("Width from", _numbers(strata, "width_from")),
+            ("to", _numbers(strata, "width_to")),
+            ("Rows", _cells(strata, "n")),
+            ("Covered", _cells(strata, "coverage", share)),
+            ("95 % interval", _spans(strata)),
+        ]
+        yield _sheet(f"strata-{place}", f"{method}: coverage by width of the interval", columns)
 
 
 # -- Groups and regions ------------------------------------------------------------------------------------
 
 
-def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
+def _coverage_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     entries, main = summary["coverage_by_group"], summary["in_detail"]
     methods = list(dict.fromkeys(name for entry in entries for name in entry["methods"]))
     several = len(methods) > 1
@@ -245,10 +240,33 @@ def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
     which = "These" if len(own) == len(entries) else f"The first {sum(entry['group'] >= 0 for entry in own)}"
     note = f"{which} groups are those of {main}. {OTHER_GROUPS}" if own else ""
     caption = f"Coverage by group, {promise(summary['promised'])} promised"
-    return _sheet("coverage_by_group", caption, columns, note, [entry["group"] for entry in entries])
+    yield _sheet("coverage_by_group", caption, columns, note, [entry["group"] for entry in entries])
 
 
-def _groups(summary: dict[str, Any]) -> Sheet:
+def _region_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
+    """Make the table of all regions of each method."""
+    note = (
+        "Each interval is of a region by itself. A verdict allows for the number of regions that were looked at: among "
+        "many, a few intervals leave out the promise by chance."
+    )
+    for place, (method, audit) in enumerate(summary["audits"].items()):
+        entries = audit["regions"]
+        columns = [
+            ("Region", _cells(entries, "region")),
+            ("Found as", _cells(entries, "kind")),
+            ("Rows", _cells(entries, "n")),
+            ("Covered", _cells(entries, "coverage", share)),
+            ("95 % interval", _spans(entries)),
+            ("Verdict", _cells(entries, "verdict", verdict_cell)),
+            ("Mean width", _numbers(entries, "mean_width")),
+        ]
+        yield _sheet(f"regions-{place}", f"All regions that {method} was judged in, worst first", columns, note)
+
+
+# -- How groups came about ---------------------------------------------------------------------------------
+
+
+def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     entries = summary["groups"]
     lower, upper = (_numbers(entries, key) for key in ("offset_lower", "offset_upper"))
     same = all(entry["offset_lower"] == entry["offset_upper"] for entry in entries)
@@ -269,30 +287,24 @@ def _groups(summary: dict[str, Any]) -> Sheet:
         ("What sets it apart", apart),
     ]
     numbers = [int(entry["group"]) for entry in entries]
-    return _sheet("groups", "Groups, their rules and offsets", columns, groups=numbers)
+    yield _sheet("groups", "Groups, their rules and offsets", columns, groups=numbers)
 
 
-def _regions(name: str, method: str, entries: Entries) -> Sheet:
-    columns = [
-        ("Region", _cells(entries, "region")),
-        ("Found as", _cells(entries, "kind")),
-        ("Rows", _cells(entries, "n")),
-        ("Covered", _cells(entries, "coverage", share)),
-        ("95 % interval", _spans(entries)),
-        ("Verdict", _cells(entries, "verdict", verdict_cell)),
-        ("Mean width", _numbers(entries, "mean_width")),
-    ]
-    note = (
-        "Each interval is of a region by itself. A verdict allows for the number of regions that were looked at: among "
-        "many, a few intervals leave out the promise by chance."
-    )
-    return _sheet(name, f"All regions that {method} was judged in, worst first", columns, note)
+def _selection_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
+    for place, selection in enumerate(summary["selection"]):
+        entries = selection["candidates"]
+        columns = [
+            ("Partition", _cells(entries, "partition")),
+            ("Groups", _cells(entries, "groups")),
+            ("Chosen", [Cell("chosen", 0, "holds") if entry["chosen"] else Cell(MISSING, 1) for entry in entries]),
+            ("Loss", _numbers(entries, "loss")),
+            ("Above the lowest", _numbers(entries, "difference")),
+            ("Standard error", _numbers(entries, "standard_error")),
+        ]
+        yield _sheet(f"selection-{place}", "Partitions that were tried on the training rows", columns, SELECTION_RULE)
 
 
-# -- How groups came about ---------------------------------------------------------------------------------
-
-
-def _importance(summary: dict[str, Any]) -> Sheet:
+def _importance_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     ordered = sorted(summary["importance"], key=lambda entry: -entry["share"])
     largest, rest = ordered[:MOST_COLUMNS], ordered[MOST_COLUMNS:]
     columns = [
@@ -303,16 +315,4 @@ def _importance(summary: dict[str, Any]) -> Sheet:
     ]
     shares = share(sum(entry["share"] for entry in rest)).text
     note = f"{len(rest)} other columns have {shares} of all." if rest else ""
-    return _sheet("importance", "Importance of columns", columns, note)
-
-
-def _selection(name: str, entries: Entries) -> Sheet:
-    columns = [
-        ("Partition", _cells(entries, "partition")),
-        ("Groups", _cells(entries, "groups")),
-        ("Chosen", [Cell("chosen", 0, "holds") if entry["chosen"] else Cell(MISSING, 1) for entry in entries]),
-        ("Loss", _numbers(entries, "loss")),
-        ("Above the lowest", _numbers(entries, "difference")),
-        ("Standard error", _numbers(entries, "standard_error")),
-    ]
-    return _sheet(name, "Partitions that were tried on the training rows", columns, SELECTION_RULE)
+    yield _sheet("importance", "Importance of columns", columns, note)
