@@ -142,7 +142,7 @@ def test_large_numbers_are_written_out() -> None:
         assert axis.get_offset_text().get_text() == ""  # matplotlib's 1e6 would stand where the legend is
         assert "1,000,000" in [label.get_text() for label in axis.get_ticklabels()]
     at = [label.get_window_extent() for label in display.ax_.get_xticklabels()]
-    assert not any(one.overlaps(other) for one, other in itertools.pairwise(at))
+    assert not any(left.overlaps(right) for left, right in itertools.pairwise(at))
     plt.close(display.figure_)
 
 
@@ -217,7 +217,7 @@ def test_groups_look_different_up_to_56() -> None:
     X = np.c_[np.arange(56.0), np.arange(56.0)]
     display = GroupMapDisplay.from_labels(X, np.arange(56), [0, 1], ax=blank_axes())
     points = [collection for collection in display.ax_.collections if collection.get_gid()]
-    looks = {(tuple(one.get_facecolor()[0]), one.get_paths()[0].vertices.tobytes()) for one in points}
+    looks = {(tuple(group.get_facecolor()[0]), group.get_paths()[0].vertices.tobytes()) for group in points}
     assert len(looks) == len(points) == 56
 
 

@@ -57,10 +57,10 @@ def path(tmp_path_factory: Any) -> Path:
         HOSTILE: ICQR(small, partition=KMeansPartition(choose=6), random_state=0).fit(X[train], y[train]),
         CATEGORIES[1]: ICQR(ResidualQuantiles(small), partition="auto", random_state=0).fit(X[train], y[train]),
     }
-    found = compare(models, X[test], y[test], groups="kind", with_excess_risk=False)
+    comparison = compare(models, X[test], y[test], groups="kind", with_excess_risk=False)
     target = tmp_path_factory.mktemp("report") / "report.html"
     seconds = dict.fromkeys(models, 0.5)
-    return report(found, target, X[test], y[test], methods=models, about={"file": CATEGORIES[0]}, seconds=seconds)
+    return report(comparison, target, X[test], y[test], methods=models, about={"file": CATEGORIES[0]}, seconds=seconds)
 
 
 @pytest.fixture
@@ -104,9 +104,11 @@ def test_no_message_no_request_and_no_foreign_script(browser: Any, path: Path) -
     browser.get_log("browser"), browser.get_log("performance")
     browser.get(path.as_uri())
     assert browser.get_log("browser") == []  # an alert would have raised here already
-    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert set(loaded) <= {"data:,"}  # the empty icon
-    sent = [one["message"] for one in browser.get_log("performance") if "Network.requestWillBeSent" in one["message"]]
+    sent = [
+        event["message"] for event in browser.get_log("performance") if "Network.requestWillBeSent" in event["message"]
+    ]
     assert not [message for message in sent if '"url":"http' in message]
     assert browser.execute_script("return document.scripts.length") == 2
     assert browser.execute_script("return document.images.length") == 0
@@ -121,9 +123,9 @@ def test_the_pages_policy_stops_what_is_not_its_own(page: Any) -> None:
 
 
 def test_the_numbers_can_be_read_from_the_page(page: Any) -> None:
-    found = page.execute_script("return JSON.parse(document.getElementById('summary').textContent)")
-    assert found["in_detail"] == HOSTILE
-    assert found["computed"]["about"] == {"file": CATEGORIES[0]}
+    summary = page.execute_script("return JSON.parse(document.getElementById('summary').textContent)")
+    assert summary["in_detail"] == HOSTILE
+    assert summary["computed"]["about"] == {"file": CATEGORIES[0]}
     assert page.find_element(By.ID, "save").is_displayed()
 
 
@@ -133,8 +135,8 @@ def test_what_was_tried_and_chosen_can_be_read(page: Any) -> None:
     tried = page.execute_script("return JSON.parse(document.getElementById('summary').textContent).selection")[0]
     candidates = tried["candidates"]
     assert len(candidates) > 1
-    assert column(page, "selection-0", 1) == [one["partition"] for one in candidates]
-    assert column(page, "selection-0", 3) == ["✓ chosen" if one["chosen"] else "–" for one in candidates]
+    assert column(page, "selection-0", 1) == [candidate["partition"] for candidate in candidates]
+    assert column(page, "selection-0", 3) == ["✓ chosen" if candidate["chosen"] else "–" for candidate in candidates]
     assert tried["sentence"] in part.text
     assert f"{CATEGORIES[1]} fits a quantile model of its own" in page.find_element(By.ID, "methods").text
 
@@ -169,8 +171,8 @@ def test_unknown_values_stay_last_and_infinity_is_a_number(page: Any) -> None:
     head = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(3) button")
     for first, last in (("-inf", "inf"), ("inf", "-inf")):
         page.execute_script("arguments[0].click()", head)
-        found = page.execute_script(raw)
-        assert (found[0], found[-2], found[-1]) == (first, last, "")
+        order = page.execute_script(raw)
+        assert (order[0], order[-2], order[-1]) == (first, last, "")
 
 
 def test_a_group_that_is_pointed_at_stands_out_everywhere(page: Any) -> None:
@@ -181,7 +183,7 @@ def test_a_group_that_is_pointed_at_stands_out_everywhere(page: Any) -> None:
     for picture in ("map", "coverage_by_group", "intervals"):
         assert faint(page, picture) == {f"group-{group}" for group in (0, 1, 3, 4, 5)}
     lit = page.find_elements(By.CSS_SELECTOR, "tr.lit")
-    assert {one.get_attribute("data-group") for one in lit} == {"2"}
+    assert {row.get_attribute("data-group") for row in lit} == {"2"}
     assert len(lit) == 2
     ActionChains(page).move_to_element(page.find_element(By.TAG_NAME, "h1")).perform()
     assert faint(page, "map") == set()
@@ -196,7 +198,7 @@ def test_a_group_can_be_chosen_by_keyboard_and_stays(page: Any) -> None:
     assert button.get_attribute("aria-pressed") == "true"
     page.execute_script("arguments[0].blur()", button)
     assert "group-0" in faint(page, "map")
-    assert page.find_element(By.ID, "said").get_attribute("textContent")
+    assert page.find_element(By.ID, "announcement").get_attribute("textContent")
     ActionChains(page).send_keys(Keys.ESCAPE).perform()
     assert faint(page, "map") == set()
     assert button.get_attribute("aria-pressed") == "false"
@@ -206,11 +208,11 @@ def test_a_group_in_a_picture_stands_out_in_the_tables(page: Any) -> None:
     part = page.find_element(By.CSS_SELECTOR, "#picture-map .group-3")
     page.execute_script("arguments[0].dispatchEvent(new PointerEvent('pointerenter'))", part)
     lit = page.find_elements(By.CSS_SELECTOR, "tr.lit")
-    assert {one.get_attribute("data-group") for one in lit} == {"3"}
+    assert {row.get_attribute("data-group") for row in lit} == {"3"}
 
 
 def test_all_that_can_be_used_can_be_reached_by_keyboard_and_is_named(page: Any) -> None:
-    page.execute_script("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    page.execute_script("document.querySelectorAll('details').forEach(part => { part.open = true })")
     wanted = page.execute_script("return document.querySelectorAll('a, button, summary').length")
     page.execute_script("""
         window.seen = new Map();
@@ -219,9 +221,9 @@ def test_all_that_can_be_used_can_be_reached_by_keyboard_and_is_named(page: Any)
             seen.set(target, target.textContent.trim() !== "" && ring !== "none");
         })""")
     ActionChains(page).send_keys(Keys.TAB * (wanted + 20)).perform()  # at the end it begins anew
-    found = page.execute_script("return Array.from(seen, ([one, shown]) => [one.tagName, shown])")
-    assert len([tag for tag, _ in found if tag in ("A", "BUTTON", "SUMMARY")]) == wanted
-    assert all(shown for _, shown in found)
+    reached = page.execute_script("return Array.from(seen, ([element, shown]) => [element.tagName, shown])")
+    assert len([tag for tag, _ in reached if tag in ("A", "BUTTON", "SUMMARY")]) == wanted
+    assert all(shown for _, shown in reached)
 
 
 # -- It can be read, on a screen and on paper -----------------------------------------------------------
@@ -232,16 +234,16 @@ def overflowing(page: Any) -> list[str]:
     script = """
         const width = document.documentElement.clientWidth;
         const wide = Array.from(document.querySelectorAll("table, figure, svg, p, dl, ul"))
-            .filter(one => one.getClientRects().length && one.getBoundingClientRect().right > width + 1);
+            .filter(element => element.getClientRects().length && element.getBoundingClientRect().right > width + 1);
         const cut = Array.from(document.querySelectorAll(".scroll, td, th"))
-            .filter(one => one.scrollWidth > one.clientWidth + 1 && one.getClientRects().length);
-        return [...wide, ...cut].map(one => `${one.tagName} ${one.id} ${one.textContent.slice(0, 40)}`)"""
+            .filter(element => element.scrollWidth > element.clientWidth + 1 && element.getClientRects().length);
+        return [...wide, ...cut].map(part => `${part.tagName} ${part.id} ${part.textContent.slice(0, 40)}`)"""
     return list(page.execute_script(script))
 
 
 @pytest.mark.parametrize("millimetres", [182, 120])  # A4 and A5, less the margins
 def test_on_paper_no_table_is_cut_off(page: Any, millimetres: int) -> None:
-    page.execute_script("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    page.execute_script("document.querySelectorAll('details').forEach(part => { part.open = true })")
     show(page, round(millimetres / 25.4 * 96), media="print")
     assert overflowing(page) == []
     assert not page.find_element(By.TAG_NAME, "nav").is_displayed()
@@ -260,7 +262,7 @@ def test_on_paper_a_dark_page_is_light(page: Any) -> None:
 def test_the_page_itself_never_scrolls_sideways(page: Any, width: int) -> None:
     show(page, width)
     page.refresh()
-    page.execute_script("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    page.execute_script("document.querySelectorAll('details').forEach(part => { part.open = true })")
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
     scrolling = page.execute_script("""
         window.dispatchEvent(new Event("resize"));
@@ -271,7 +273,7 @@ def test_the_page_itself_never_scrolls_sideways(page: Any, width: int) -> None:
 
 
 def test_a_long_table_keeps_its_head_in_sight(page: Any) -> None:
-    page.execute_script("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    page.execute_script("document.querySelectorAll('details').forEach(part => { part.open = true })")
     below = page.execute_script("""
         const box = document.querySelector(".tall");
         box.scrollTop = 200;
@@ -290,8 +292,8 @@ def test_words_stand_out_from_the_page(page: Any, scheme: str) -> None:
         assert {name for name, color in colors.items() if contrast(color, behind) < 4.5} == set()
 
 
-def contrast(one: str, other: str) -> float:
-    low, high = sorted(luminance(color) for color in (one, other))
+def contrast(first: str, second: str) -> float:
+    low, high = sorted(luminance(color) for color in (first, second))
     return (high + 0.05) / (low + 0.05)
 
 

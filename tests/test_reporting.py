@@ -33,7 +33,7 @@ OVER_ALL_ROWS = "Over all rows together at least the promised share of new rows 
 
 
 @pytest.fixture(scope="module")
-def found(models: dict[str, Any], rows: tuple[Any, Any]) -> Audit:
+def audited(models: dict[str, Any], rows: tuple[Any, Any]) -> Audit:
     return audit(rows[1], models["ICQR"], rows[0], with_excess_risk=False)
 
 
@@ -93,25 +93,25 @@ class Page(HTMLParser):
         return [value for _, attribute, value in self.attributes if attribute == name]
 
 
-def written(folder: Path, *given: Any, **options: Any) -> str:
-    return report(given[0], folder / "report.html", *given[1:], **options).read_text(encoding="utf-8")
+def written(folder: Path, subject: Any, *rows: Any, **options: Any) -> str:
+    return report(subject, folder / "report.html", *rows, **options).read_text(encoding="utf-8")
 
 
 # -- The dict --------------------------------------------------------------------------------------------
 
 
-def test_the_summary_is_what_model_and_audit_say(models: dict[str, Any], rows: tuple[Any, Any], found: Audit) -> None:
+def test_the_summary_is_what_model_and_audit_say(models: dict[str, Any], rows: tuple[Any, Any], audited: Audit) -> None:
     model, (X, y) = models["ICQR"], rows
-    summary = summarize(found, X, y, methods=model)
+    summary = summarize(audited, X, y, methods=model)
     assert summary["title"] == "Prediction intervals for y"
     assert summary["promised"] == model.coverage
-    assert summary["audits"] == {"ICQR": found.to_dict()}
+    assert summary["audits"] == {"ICQR": audited.to_dict()}
     (method,) = summary["methods"]
-    assert method["coverage"] == found.numbers["coverage"]
-    assert method["undercovers"] == (found.regions["verdict"] == "undercovers").sum()
-    assert [one["offset_lower"] for one in summary["groups"]] == model.groups_["offset_lower"].tolist()
-    assert [one["rule"] for one in summary["groups"]] == model.groups_["rule"].tolist()
-    assert [one["share"] for one in summary["importance"]] == model.importances_["share"].tolist()
+    assert method["coverage"] == audited.numbers["coverage"]
+    assert method["undercovers"] == (audited.regions["verdict"] == "undercovers").sum()
+    assert [entry["offset_lower"] for entry in summary["groups"]] == model.groups_["offset_lower"].tolist()
+    assert [entry["rule"] for entry in summary["groups"]] == model.groups_["rule"].tolist()
+    assert [entry["share"] for entry in summary["importance"]] == model.importances_["share"].tolist()
     assert summary["choice_of_k"]["k"] == 3
     assert "the number that was asked for" in summary["choice_of_k"]["sentence"]
     assert summary["computed"]["data"] == {"target": "y", "columns": 3, "rows checked": 600}
@@ -126,13 +126,13 @@ def test_coverage_by_group_is_that_of_the_models_groups(
     methods: dict[str, Any], rows: tuple[Any, Any], compared: dict[str, Any]
 ) -> None:
     (X, y), groups = rows, compared["coverage_by_group"]
-    assert [one["group"] for one in groups] == [0, 1, 2]
+    assert [entry["group"] for entry in groups] == [0, 1, 2]
     label = methods["ICQR"].assign(X)
-    for one in groups:
-        inside = label == one["group"]
-        assert one["n"] == inside.sum()
-        assert list(one["methods"]) == list(methods)
-        for name, measured in one["methods"].items():
+    for entry in groups:
+        inside = label == entry["group"]
+        assert entry["n"] == inside.sum()
+        assert list(entry["methods"]) == list(methods)
+        for name, measured in entry["methods"].items():
             low, high = methods[name].predict_interval(X)[inside].T
             assert measured["coverage"] == pytest.approx(np.mean((low <= y[inside]) & (y[inside] <= high)))
             assert measured["mean_width"] == pytest.approx(np.mean(high - low))
@@ -140,35 +140,35 @@ def test_coverage_by_group_is_that_of_the_models_groups(
 
 def test_a_comparison_says_who_falls_short(methods: dict[str, Any], compared: dict[str, Any]) -> None:
     summary = compared
-    said = summary["verdict"]["sentence"]
-    for one in summary["methods"]:
-        assert f"{one['undercovers'] or 'none'} of {one['regions']} with {one['method']}" in said
+    sentence = summary["verdict"]["sentence"]
+    for entry in summary["methods"]:
+        assert f"{entry['undercovers'] or 'none'} of {entry['regions']} with {entry['method']}" in sentence
     assert set(summary["verdict"]["methods"]) <= set(methods)
-    for one in summary["methods"]:
-        by_group = [group["methods"][one["method"]]["coverage"] for group in summary["coverage_by_group"]]
-        assert (one["lowest_group"], one["highest_group"]) == (min(by_group), max(by_group))
-    assert {one["method"] for one in summary["differences"]} == {"QR", "CQR", "ICQR", "Best <b>"}
+    for entry in summary["methods"]:
+        by_group = [group["methods"][entry["method"]]["coverage"] for group in summary["coverage_by_group"]]
+        assert (entry["lowest_group"], entry["highest_group"]) == (min(by_group), max(by_group))
+    assert {entry["method"] for entry in summary["differences"]} == {"QR", "CQR", "ICQR", "Best <b>"}
     assert len(summary["findings"]["comparison"]) == 4
 
 
 def test_a_comparison_of_few_rows_looks_at_no_regions(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
     X, y = rows
-    said = summarize({name: models[name] for name in ("QR", "CQR")}, X[:12], y[:12])["verdict"]["sentence"]
-    assert said.endswith("; no regions were looked at.")
+    sentence = summarize({name: models[name] for name in ("QR", "CQR")}, X[:12], y[:12])["verdict"]["sentence"]
+    assert sentence.endswith("; no regions were looked at.")
 
 
 def test_only_models_are_said_not_to_have_seen_the_rows(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
     X, y = rows
-    said = " rows that no model has seen"
-    assert tables_of(summarize(models["CQR"], X, y))["methods"].caption.endswith(said)
-    assert not tables_of(summarize(audit(y, np.c_[y - 1, y + 1], coverage=0.9)))["methods"].caption.endswith(said)
+    ending = " rows that no model has seen"
+    assert tables_of(summarize(models["CQR"], X, y))["methods"].caption.endswith(ending)
+    assert not tables_of(summarize(audit(y, np.c_[y - 1, y + 1], coverage=0.9)))["methods"].caption.endswith(ending)
 
 
 def test_groups_are_in_the_order_of_their_numbers_whatever_the_digits(tmp_path: Path) -> None:
     y = np.zeros(400)
-    found = audit(y, np.c_[y - 1, y + 1], groups=np.array(["10²", "5²"] * 200), coverage=0.9)
-    assert "group = 10²" in written(tmp_path, found)
-    assert [one["name"] for one in summarize(found)["coverage_by_group"]] == ["group = 5²", "group = 10²"]
+    audited = audit(y, np.c_[y - 1, y + 1], groups=np.array(["10²", "5²"] * 200), coverage=0.9)
+    assert "group = 10²" in written(tmp_path, audited)
+    assert [entry["name"] for entry in summarize(audited)["coverage_by_group"]] == ["group = 5²", "group = 10²"]
 
 
 def test_parameters_of_xgboost_that_are_not_set_are_not_listed() -> None:
@@ -184,8 +184,8 @@ def test_given_groups_follow_the_models_own() -> None:
     model = ICQR(SMALL, coverage=0.8, partition=KMeansPartition(choose=2), random_state=0).fit(X, y)
     labels = np.arange(900) % 12
     groups = summarize(audit(y, model, X, groups=labels, with_excess_risk=False))["coverage_by_group"]
-    assert [one["name"] for one in groups[:4]] == ["group 0", "group 1", "group = 0", "group = 1"]
-    assert [one["group"] for one in groups] == list(range(14))
+    assert [entry["name"] for entry in groups[:4]] == ["group 0", "group 1", "group = 0", "group = 1"]
+    assert [entry["group"] for entry in groups] == list(range(14))
     assert groups[-1]["name"] == "group = 11"  # as numbers are read, not as text
 
 
@@ -194,7 +194,7 @@ def test_groups_that_were_compared_have_every_method(rows: tuple[Any, Any]) -> N
     methods = {"a": np.full((600, 2), [-1, 1]), "b": np.full((600, 2), [-9, 9])}
     compared = compare(methods, rows[0], y, coverage=0.8, groups=np.arange(600) % 2, with_excess_risk=False)
     groups = summarize(compared)["coverage_by_group"]
-    assert [list(one["methods"]) for one in groups] == [["a", "b"], ["a", "b"]]
+    assert [list(entry["methods"]) for entry in groups] == [["a", "b"], ["a", "b"]]
 
 
 @pytest.mark.parametrize(
@@ -204,18 +204,18 @@ def test_groups_that_were_compared_have_every_method(rows: tuple[Any, Any]) -> N
 def test_the_verdict(covered: int, promised: float, status: str) -> None:
     n = 50 if covered < 50 else 500
     y = np.random.default_rng(0).permutation(np.repeat([0.0, 5.0], [covered, n - covered]))
-    found = summarize(audit(y, np.full((n, 2), [-1, 1]), coverage=promised))["verdict"]
-    assert found["status"] == status
-    assert f"{100 * covered / n:.1f} % of {n} rows are covered, 90 % promised" in found["sentence"]
+    verdict = summarize(audit(y, np.full((n, 2), [-1, 1]), coverage=promised))["verdict"]
+    assert verdict["status"] == status
+    assert f"{100 * covered / n:.1f} % of {n} rows are covered, 90 % promised" in verdict["sentence"]
 
 
 def test_a_region_that_falls_short_is_named() -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"hr": rng.integers(0, 24, 6000)})
     y = rng.normal(size=6000) * np.where(X["hr"] <= 2, 1.6, 0.9)
-    found = summarize(audit(y, np.full((6000, 2), [-1.645, 1.645]), X, coverage=0.9, with_excess_risk=False))
-    assert found["verdict"]["status"] == "partly"
-    assert re.search(r"fall short, rows with hr ≤ 2 most \(\d\d\.\d %\)\.$", found["verdict"]["sentence"])
+    summary = summarize(audit(y, np.full((6000, 2), [-1.645, 1.645]), X, coverage=0.9, with_excess_risk=False))
+    assert summary["verdict"]["status"] == "partly"
+    assert re.search(r"fall short, rows with hr ≤ 2 most \(\d\d\.\d %\)\.$", summary["verdict"]["sentence"])
 
 
 def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
@@ -226,8 +226,8 @@ def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
     assert "in groups too small for a promise" in origin["exception"]
     assert [row[4].text for row in tables_of(summarize(model))["groups"].rows] == ["–", "none (pooled offset)"]
     with pytest.warns(UserWarning, match="pooled"):
-        found = summarize(model, X, X["a"])["coverage_by_group"]
-    assert [(one["group"], one["name"]) for one in found] == [(0, "site = x"), (1, "site = y")]
+        groups = summarize(model, X, X["a"])["coverage_by_group"]
+    assert [(entry["group"], entry["name"]) for entry in groups] == [(0, "site = x"), (1, "site = y")]
 
 
 # -- partition="auto" and ResidualQuantiles ---------------------------------------------------------------
@@ -237,8 +237,8 @@ def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
 def checked(recommended: Any, rows: tuple[Any, Any], tmp_path_factory: Any) -> tuple[dict[str, Any], str]:
     """Its summary, and its page."""
     folder = tmp_path_factory.mktemp("recommended")
-    found = audit(rows[1], recommended, rows[0], with_excess_risk=False)
-    page = written(folder, found, *rows, methods=recommended, json_path=folder / "summary.json")
+    audited = audit(rows[1], recommended, rows[0], with_excess_risk=False)
+    page = written(folder, audited, *rows, methods=recommended, json_path=folder / "summary.json")
     return json.loads((folder / "summary.json").read_text(encoding="utf-8")), page
 
 
@@ -299,8 +299,8 @@ def test_clusters_that_were_chosen_are_explained_as_clusters(recommended: Any, m
     sentence = f" {chosen.n_groups_} K-means clusters were chosen."
     assert summary["selection"][0]["sentence"].endswith(sentence)
     assert summary["importance_sentence"].startswith("The columns that move the median most; groups follow them. What")
-    said = summary["choice_of_k"]["sentence"]
-    assert said.endswith("Clusters with fewer than about 100 calibration rows were merged, which leaves 3 groups.")
+    sentence = summary["choice_of_k"]["sentence"]
+    assert sentence.endswith("Clusters with fewer than about 100 calibration rows were merged, which leaves 3 groups.")
 
 
 def test_a_row_of_its_own_in_a_comparison(
@@ -361,8 +361,8 @@ def test_a_model_alone_says_what_it_promises(models: dict[str, Any], tmp_path: P
 def test_a_bound_on_one_side(side: str, tmp_path: Path) -> None:
     X, y = make_heteroscedastic(600, n_features=2, random_state=0, return_X_y=True)
     model = ICQR(SMALL, side=side, partition=KMeansPartition(choose=2), random_state=0).fit(X[:400], y[:400])
-    found = audit(y[400:], model, X[400:], with_excess_risk=False)
-    page = written(tmp_path, found, X[400:], y[400:], methods=model, json_path=tmp_path / "summary.json")
+    audited = audit(y[400:], model, X[400:], with_excess_risk=False)
+    page = written(tmp_path, audited, X[400:], y[400:], methods=model, json_path=tmp_path / "summary.json")
     assert "∞" in page
     stored = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     assert stored["methods"][0]["mean_width"] == "Infinity"
@@ -444,9 +444,9 @@ def test_everything_from_data_is_escaped(tmp_path: Path) -> None:
     X = pd.DataFrame({HOSTILE: rng.random(600), "kind": rng.choice(CATEGORIES, 600), "$x_1$ & <b>": rng.random(600)})
     y = pd.Series(X[HOSTILE] + (X["kind"] == CATEGORIES[0]) * 3 + rng.normal(size=600), name=f"y {HOSTILE}")
     model = ICQR(SMALL, partition=KMeansPartition(choose=3), random_state=0).fit(X[:400], y[:400])
-    found = compare({HOSTILE: model}, X[400:], y[400:], groups=X["kind"][400:], with_excess_risk=False)
+    compared = compare({HOSTILE: model}, X[400:], y[400:], groups=X["kind"][400:], with_excess_risk=False)
     options: dict[str, Any] = {"methods": {HOSTILE: model}, "about": {"file <i>": CATEGORIES[0]}}
-    page = written(tmp_path, found, X[400:], y[400:], **options)
+    page = written(tmp_path, compared, X[400:], y[400:], **options)
     tags = Page(page).tags
     assert tags.count("script") == 2
     assert not {"img", "b", "i"} & set(tags)
@@ -478,8 +478,8 @@ def test_rounding_is_no_spread() -> None:
     assert widths.rows[0][-1].text == "0"
 
 
-def test_the_worst_verdict_is_sorted_first(models: dict[str, Any], rows: tuple[Any, Any], found: Audit) -> None:
-    table = tables_of(summarize(found))["regions-0"]
+def test_the_worst_verdict_is_sorted_first(models: dict[str, Any], rows: tuple[Any, Any], audited: Audit) -> None:
+    table = tables_of(summarize(audited))["regions-0"]
     (place,) = (j for j, column in enumerate(table.columns) if column.label == "Verdict")
     cells = sorted({row[place] for row in table.rows}, key=lambda entry: entry.value or 0)
     order = ["undercovers", "overcovers", "holds", "too few rows"]
@@ -490,7 +490,7 @@ def test_the_worst_verdict_is_sorted_first(models: dict[str, Any], rows: tuple[A
 # -- Writing ---------------------------------------------------------------------------------------------
 
 
-def test_a_failure_leaves_the_old_file(found: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_old_file(audited: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.html"
     path.write_text("old", encoding="utf-8")
     path.chmod(0o640)
@@ -501,31 +501,31 @@ def test_a_failure_leaves_the_old_file(found: Audit, tmp_path: Path, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", no_room)
         with pytest.raises(OSError, match="no space left"):
-            report(found, path)
+            report(audited, path)
     with monkeypatch.context() as patched:
         patched.setattr("icqr.reporting.pictures.pictures_of", no_room)
         with pytest.raises(OSError, match="no space left"):
-            report(found, path, json_path=tmp_path / "numbers.json")
+            report(audited, path, json_path=tmp_path / "numbers.json")
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
-    report(found, path)
+    report(audited, path)
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert path.stat().st_mode & 0o777 == 0o640
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_still_leads_to_the_report(found: Audit, tmp_path: Path) -> None:
+def test_a_link_still_leads_to_the_report(audited: Audit, tmp_path: Path) -> None:
     (tmp_path / "latest.html").symlink_to(tmp_path / "report.html")
-    report(found, tmp_path / "latest.html")
+    report(audited, tmp_path / "latest.html")
     assert (tmp_path / "latest.html").is_symlink()
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_text_that_is_no_text_does_not_stop_the_report(found: Audit, tmp_path: Path) -> None:
-    assert "a?b" in written(tmp_path, found, title="a\ud800b")
+def test_text_that_is_no_text_does_not_stop_the_report(audited: Audit, tmp_path: Path) -> None:
+    assert "a?b" in written(tmp_path, audited, title="a\ud800b")
 
 
-def test_errors_say_what_to_do(models: dict[str, Any], rows: tuple[Any, Any], found: Audit, tmp_path: Path) -> None:
+def test_errors_say_what_to_do(models: dict[str, Any], rows: tuple[Any, Any], audited: Audit, tmp_path: Path) -> None:
     X, y = rows
     path = tmp_path / "report.html"
     with pytest.raises(TypeError, match="got ndarray; for intervals of other libraries pass audit"):
@@ -541,15 +541,15 @@ def test_errors_say_what_to_do(models: dict[str, Any], rows: tuple[Any, Any], fo
     with pytest.raises(ValueError, match="methods goes with an audit"):
         report(models["CQR"], path, X, y, methods=models["CQR"])
     with pytest.raises(ValueError, match="methods must be given with y"):
-        report(found, path, X, y)
+        report(audited, path, X, y)
     with pytest.raises(ValueError, match="y must be given with intervals"):
-        report(found, path, methods=np.zeros((600, 2)))
+        report(audited, path, methods=np.zeros((600, 2)))
     with pytest.raises(ValueError, match=r"must be what was audited: 600 rows of which ICQR covers .*, got 599"):
-        report(found, path, X[1:], y[1:], methods=models["ICQR"])
+        report(audited, path, X[1:], y[1:], methods=models["ICQR"])
     with pytest.raises(IsADirectoryError, match=r"add a name: .*report\.html"):
-        report(found, tmp_path)
+        report(audited, tmp_path)
     with pytest.raises(FileNotFoundError, match="in a folder that exists"):
-        report(found, tmp_path / "no" / "report.html")
+        report(audited, tmp_path / "no" / "report.html")
     compared = compare({"a": np.full((600, 2), [-1, 1])}, X, y, coverage=0.8, with_excess_risk=False)
     with pytest.raises(ValueError, match=r"names that were compared, \['a'\], got \['b'\]"):
         report(compared, path, X, y, methods={"b": np.full((600, 2), [-1, 1])})
@@ -557,8 +557,8 @@ def test_errors_say_what_to_do(models: dict[str, Any], rows: tuple[Any, Any], fo
 
 
 def test_without_jinja2_the_error_names_the_extra(
-    found: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    audited: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r'pip install "icqr\[report\]"'):
-        report(found, tmp_path / "report.html")
+        report(audited, tmp_path / "report.html")

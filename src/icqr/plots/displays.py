@@ -199,6 +199,7 @@ def heading(ax: Axes, title: str, *notes: str) -> None:
     if labels or note:
         look: Options = {"fontsize": "small", "title_fontsize": "small", "alignment": "left", "frameon": False}
         look |= {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0, "borderpad": 0.2}
+        look |= {"labelspacing": 0.3, "columnspacing": 1.5, "handlelength": 1.8}
         look["title"] = textwrap.fill(note, max(20, int(16 * ax.bbox.width / ax.figure.dpi))) or None
         # As many entries side by side as the picture is wide.
         for columns in range(min(len(labels), 12) or 1, 0, -1):

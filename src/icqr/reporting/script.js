@@ -18,22 +18,22 @@
     const up = head.getAttribute("aria-sort") !== "ascending";
     const body = table.tBodies[0];
     const rows = Array.from(body.rows);
-    rows.sort((one, other) => {
-      const a = number(key(one, place)), b = number(key(other, place));
+    rows.sort((first, second) => {
+      const a = number(key(first, place)), b = number(key(second, place));
       if (a === "" || b === "") return (a === "") - (b === "");
       return up ? compare(a, b) : compare(b, a);
     });
     body.append(...rows);
-    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    for (const cell of table.tHead.rows[0].cells) cell.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
   }
 
   function button(cell) {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.append(...cell.childNodes);
-    cell.append(made);
-    return made;
+    const element = document.createElement("button");
+    element.type = "button";
+    element.append(...cell.childNodes);
+    cell.append(element);
+    return element;
   }
 
   for (const table of document.querySelectorAll("table")) {
@@ -49,7 +49,7 @@
 
   // -- A group is highlighted in all tables and pictures ---------------------------------------------
   const PARTS = 'svg [class^="group-"]';
-  const said = document.getElementById("said");
+  const announcement = document.getElementById("announcement");
   let pinned = null;
 
   function light(group) {
@@ -66,11 +66,11 @@
 
   function pin(group) {
     pinned = group === pinned ? null : group;
-    for (const one of document.querySelectorAll("tr[data-group] button")) {
-      one.setAttribute("aria-pressed", String(one.closest("tr").dataset.group === pinned));
+    for (const pick of document.querySelectorAll("tr[data-group] button")) {
+      pick.setAttribute("aria-pressed", String(pick.closest("tr").dataset.group === pinned));
     }
     light(pinned);
-    said.textContent = pinned === null ? "No group is highlighted" : "Highlighted in tables and pictures";
+    announcement.textContent = pinned === null ? "No group is highlighted" : "Highlighted in tables and pictures";
   }
 
   const groupOf = (part) => part.classList[0].slice("group-".length);

@@ -345,8 +345,8 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
     groups = records(regions[regions["kind"].isin(("model group", "group"))])
     # A group's number is the same in the whole report: a model's groups say theirs, given ones have the next numbers.
     numbers = {row["region"]: int(row["group"]) for row in groups if row["kind"] == "model group"}
-    given = sorted((row["region"] for row in groups if row["kind"] == "group"), key=_natural_order)
-    numbers |= {region: place for place, region in enumerate(given, start=max(numbers.values(), default=-1) + 1)}
+    users = sorted((row["region"] for row in groups if row["kind"] == "group"), key=_natural_order)
+    numbers |= {region: place for place, region in enumerate(users, start=max(numbers.values(), default=-1) + 1)}
 
     # What each method covers in the groups that were given to its audit, and in those of the model shown in detail.
     measured: dict[str, dict[int, dict[str, Any]]] = {}
@@ -371,7 +371,7 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
             "name": (rules[number] if rules else f"group {number}") if known else str(row["region"]),
             "region": row["region"],
             **{key: row[key] for key in GROUP_FACTS},
-            "methods": {name: {key: found[key] for key in GROUP_NUMBERS} for name, found in by_method.items()},
+            "methods": {name: {key: measures[key] for key in GROUP_NUMBERS} for name, measures in by_method.items()},
         }
         entries.append(entry)
     return sorted(entries, key=lambda entry: (entry["group"] < 0, entry["group"]))
