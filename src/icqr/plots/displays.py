@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from xml.etree import ElementTree
 
 from icqr._messages import imported
+from icqr._predicting import IntervalRegressor
+from icqr._tables import FloatArray
 from icqr.auditing.comparison import named_methods
 
 if TYPE_CHECKING:
@@ -162,17 +164,19 @@ def group_gid(number: int) -> str:
 # -- What displays read --------------------------------------------------------------------------------------
 
 
-def named_models(models: Any) -> dict[str, Any]:
+def named_models(models: Any) -> dict[str, IntervalRegressor]:
     """Return models by name: one model, a list (by the names of their classes), or a mapping from names to models."""
     named = named_methods(models if isinstance(models, Mapping | list) else [models])
     for name, model in named.items():
-        if not hasattr(model, "explain"):
+        if not isinstance(model, IntervalRegressor):
             hint = "for intervals of other libraries use from_predictions"
             raise TypeError(f"model must be a fitted Naive, QR, CQR or ICQR, got {name} ({type(model)}); {hint}")
     return named
 
 
-def predicted_intervals(models: Mapping[str, Any], X: Any, coverage: float | None) -> tuple[dict[str, Any], float]:
+def predicted_intervals(
+    models: Mapping[str, IntervalRegressor], X: Any, coverage: float | None
+) -> tuple[dict[str, FloatArray], float]:
     """Return intervals by name and their coverage: by default the models' own, which must then be one."""
     coverages = {float(model.coverage) for model in models.values()} if coverage is None else {float(coverage)}
     if len(coverages) > 1:

@@ -314,10 +314,10 @@ class WidthResidualDisplay(Display):
 
 def _predictions(model: Any, X: Any, coverage: float | None) -> dict[str, Any]:
     """Return what `from_predictions` needs from a model: intervals, prediction, groups, and its name."""
-    ((method, model),) = named_models([model]).items()
-    table = model.explain(X, coverage)
-    columns = {"intervals": table[["lower", "upper"]], "prediction": table["median"], "groups": table["group"]}
-    return {"method": method, **{name: values.to_numpy() for name, values in columns.items()}}
+    ((method, fitted),) = named_models([model]).items()
+    table = fitted.explain(X, coverage)
+    parts = {"intervals": ["lower", "upper"], "prediction": "median", "groups": "group"}
+    return {"method": method, **{name: table[columns].to_numpy() for name, columns in parts.items()}}
 
 
 def _row_table(y: Any, intervals: Any, prediction: ArrayLike | None, groups: ArrayLike | None) -> pd.DataFrame:
