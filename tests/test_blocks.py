@@ -23,7 +23,7 @@ def in_memory(blocks: list[Calibration]) -> Any:
     return lambda function, merge: merge([function(block) for block in blocks])
 
 
-def calibrated(scores: np.ndarray, labels: np.ndarray, whole: Calibration, coverages: Any, max_scores: int) -> Any:
+def calibrated(scores: np.ndarray, labels: np.ndarray, whole: Calibration, coverages: Any) -> Any:
     """The calibration by seven blocks, for a model that has the settings of the one by all rows."""
     settings = {"conformity": whole.conformity, "small_groups": whole.small_groups, "guarantee": whole.guarantee}
     model: Any = SimpleNamespace(
@@ -35,7 +35,7 @@ def calibrated(scores: np.ndarray, labels: np.ndarray, whole: Calibration, cover
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # groups that are too small
-        return calibration_in_blocks(model, lambda share: in_memory(blocks), len(scores), coverages, max_scores)
+        return calibration_in_blocks(model, in_memory(blocks), coverages)
 
 
 @settings(max_examples=50)
@@ -78,14 +78,17 @@ def test_a_pass_brings_256_counts_for_a_number() -> None:
 
 @pytest.mark.parametrize("small_groups", ["pooled", "infinite"])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_a_selected_calibration_answers_as_one_with_all_scores(symmetric: bool, small_groups: str) -> None:
+def test_a_selected_calibration_answers_as_one_with_all_scores(
+    symmetric: bool, small_groups: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("icqr._blocks.MOST_SCORES", 100)
     rng = np.random.default_rng(1)
     n, n_groups = 5000, 4
     scores = rng.normal(size=(n, 1 if symmetric else 2))
     labels = rng.choice([-1, 0, 1, 2, 3], size=n, p=[0.01, 0.6, 0.38, 0.01, 0.0])  # group 3 has no row
     conformity = Conformity(symmetric=symmetric)
     all_of_them = Calibration.from_scores(conformity, scores, labels, n_groups, small_groups, "group-wise")
-    ours = calibrated(scores, labels, all_of_them, COVERAGES, max_scores=100)
+    ours = calibrated(scores, labels, all_of_them, COVERAGES)
     assert isinstance(ours, SelectedCalibration)
     assert sum(len(group) for group in ours.scores) < 100
     np.testing.assert_array_equal(ours.sizes, all_of_them.sizes)
@@ -99,11 +102,14 @@ def test_a_selected_calibration_answers_as_one_with_all_scores(symmetric: bool, 
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_a_coverage_whose_score_was_not_kept_is_refused_by_name(symmetric: bool) -> None:
+def test_a_coverage_whose_score_was_not_kept_is_refused_by_name(
+    symmetric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("icqr._blocks.MOST_SCORES", 100)
     scores = np.random.default_rng(2).normal(size=(5000, 1 if symmetric else 2))
     labels = np.zeros(5000, dtype=int)
     whole = Calibration.from_scores(Conformity(symmetric=symmetric), scores, labels, 1)
-    calibration = calibrated(scores, labels, whole, [Fraction(9, 10)], max_scores=100)
+    calibration = calibrated(scores, labels, whole, [Fraction(9, 10)])
     message = r"of 5000 calibration scores only those for coverage=9/10, 0\.8 were kept.* calibrate again, with"
     with pytest.raises(ValueError, match=message):
         calibration.offsets(0.77, np.array([0]))
@@ -111,10 +117,11 @@ def test_a_coverage_whose_score_was_not_kept_is_refused_by_name(symmetric: bool)
         assert np.isfinite(calibration.offsets(coverage, np.array([0]))).all()
 
 
-def test_few_scores_are_all_kept_and_equal_those_of_one_table() -> None:
+def test_few_scores_are_all_kept_and_equal_those_of_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("icqr._blocks.MOST_SCORES", 300)
     rng = np.random.default_rng(3)
     scores, labels = rng.normal(size=(300, 1)), rng.integers(0, 3, size=300)
     whole = Calibration.from_scores(Conformity(), scores, labels, 3, "pooled")
-    ours = calibrated(scores, labels, whole, COVERAGES, max_scores=300)
+    ours = calibrated(scores, labels, whole, COVERAGES)
     for mine, other in zip(ours.scores, whole.scores, strict=True):
         np.testing.assert_array_equal(mine, other)

@@ -55,6 +55,12 @@ def in_form(form: str, X: Any, y: Any) -> tuple[Any, Any]:
     return (X.rechunk({1: 1}) if form == "cut columns" else X), y
 
 
+@pytest.fixture
+def few_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have more than 10 scores count as too many to keep them all."""
+    monkeypatch.setattr("icqr._blocks.MOST_SCORES", 10)
+
+
 def copied(model: Any) -> Any:
     return pickle.loads(pickle.dumps(model))
 
@@ -93,11 +99,11 @@ def test_calibration_equals_the_local_one_to_the_bit(
     ids=["naive", "a side each", "upper", "cqr-r", "own groups"],
 )
 def test_order_statistics_of_the_blocks_equal_the_local_ones_to_the_bit(
-    method: Any, client: Any, rows: Any, frames: Any
+    method: Any, client: Any, rows: Any, frames: Any, few_scores: None
 ) -> None:
     X, y = rows
     local = method.set_params(random_state=0).fit(X[:300], y[:300])
-    ours = on_dask(local).calibrate(*frames, max_scores=10, coverages=COVERAGES)
+    ours = on_dask(local).calibrate(*frames, coverages=COVERAGES)
     local.calibrate(X, y)
     assert isinstance(ours.calibration_, SelectedCalibration)
     for coverage in COVERAGES:
@@ -106,8 +112,10 @@ def test_order_statistics_of_the_blocks_equal_the_local_ones_to_the_bit(
     assert ours.explain(X).drop(columns="novelty").equals(local.explain(X).drop(columns="novelty"))
 
 
-def test_coverages_that_were_not_kept_are_refused_before_any_work(client: Any, models: Any, frames: Any) -> None:
-    model = on_dask(models["CQR"]).calibrate(*frames, coverages=[0.5], max_scores=10)
+def test_coverages_that_were_not_kept_are_refused_before_any_work(
+    client: Any, models: Any, frames: Any, few_scores: None
+) -> None:
+    model = on_dask(models["CQR"]).calibrate(*frames, coverages=[0.5])
     assert model.predict_interval(frames[0], 0.5).npartitions == 5
     for method in (model.predict_interval, model.explain):
         with pytest.raises(ValueError, match=r"only those for coverage=0\.5.*, 0\.8.* calibrate again"):
@@ -250,7 +258,7 @@ def test_calibration_rows_may_be_given(client: Any, rows: Any, frames: Any) -> N
 
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
 def test_boosters_train_on_the_cluster_and_become_local_models(
-    library: str, client: Any, rows: Any, frames: Any
+    library: str, client: Any, rows: Any, frames: Any, few_scores: None
 ) -> None:
     X, y = rows
     if library == "lightgbm":
@@ -266,7 +274,7 @@ def test_boosters_train_on_the_cluster_and_become_local_models(
     local = model.to_local()
     assert type(local.estimator).__name__ == kind
     assert {type(fitted).__name__ for fitted in local.model_.models_} == {kind}
-    model.calibrate(lazy, frames[1], max_scores=10)
+    model.calibrate(lazy, frames[1])
     local.calibrate(X, y)
     np.testing.assert_array_equal(all_offsets(model, 0.8), all_offsets(local, 0.8))
     np.testing.assert_array_equal(model.predict_interval(lazy).compute(), local.predict_interval(X))
@@ -331,10 +339,12 @@ def test_tables_go_to_the_local_class(rows: Any) -> None:
     assert ours.get_params().keys() == local.get_params().keys()
 
 
-def test_a_saved_model_predicts_on_a_cluster(tmp_path: Path, client: Any, models: Any, rows: Any, frames: Any) -> None:
+def test_a_saved_model_predicts_on_a_cluster(
+    tmp_path: Path, client: Any, models: Any, rows: Any, frames: Any, few_scores: None
+) -> None:
     persistence = pytest.importorskip("icqr.persistence")
     pytest.importorskip("skops")
-    model = on_dask(models["ICQR"]).calibrate(*frames, max_scores=10)
+    model = on_dask(models["ICQR"]).calibrate(*frames)
     persistence.save(model.to_local(), tmp_path / "model.icqr")
     loaded = on_dask(persistence.load(tmp_path / "model.icqr"))
     np.testing.assert_array_equal(loaded.predict_interval(frames[0]).compute(), model.predict_interval(rows[0]))
@@ -376,7 +386,8 @@ def test_groups_by_difficulty_come_from_rows_that_the_model_has_not_seen(
     """A model that knows its rows by heart makes no errors there, and would find no group that is harder."""
     lightgbm = pytest.importorskip("lightgbm")
     estimator = lightgbm.DaskLGBMRegressor(n_estimators=10, learning_rate=0.9, min_child_samples=1, num_leaves=100)
-    model = ICQR(estimator, coverage=0.8, partition=partition, random_state=0).fit(*frames)
+    X, y = (rows.repartition(npartitions=1) for rows in frames)  # the trees depend on which worker has which blocks
+    model = ICQR(estimator, coverage=0.8, partition=partition, random_state=0).fit(X, y)
     assert model.n_train_ == 320  # a fifth of 400 was left out
     assert model.calibration_.sizes.sum() == 200
     if partition != "auto":

@@ -61,8 +61,9 @@ def test_without_a_client_the_error_says_how_to_get_one(models: Any, rows: Any) 
 
 
 def test_a_worker_lost_in_calibration_or_prediction_changes_nothing(
-    tmp_path: Path, scheduler: str, models: Any, rows: Any
+    tmp_path: Path, scheduler: str, models: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("icqr._blocks.MOST_SCORES", 10)  # so that the scores stay on the workers
     local = pickle.loads(pickle.dumps(models["ICQR"])).calibrate(*rows)
     killed = threading.Event()
 
@@ -75,7 +76,7 @@ def test_a_worker_lost_in_calibration_or_prediction_changes_nothing(
     X, y = in_blocks(rows, before=DiesOnce(tmp_path / "scoring"))
     with connect(scheduler) as client:
         with progress(kill_when_scored):
-            model = on_dask(models["ICQR"]).calibrate(X, y, max_scores=10)
+            model = on_dask(models["ICQR"]).calibrate(X, y)
         X, _ = in_blocks(rows, before=DiesOnce(tmp_path / "predicting"))
         folder = write_parquet(model.predict_interval(X), tmp_path / "out")
         client.wait_for_workers(2)  # for the tests that follow

@@ -31,21 +31,22 @@ def copied(model: Any) -> Any:
     return pickle.loads(pickle.dumps(model))
 
 
-@pytest.mark.parametrize("max_scores", [5_000_000, 10], ids=["all scores", "some scores"])
+@pytest.mark.parametrize("most_scores", [5_000_000, 10], ids=["all scores", "some scores"])
 @pytest.mark.parametrize("name", ["Naive", "CQR", "ICQR"])
 def test_calibration_equals_that_of_one_table_to_the_bit(
-    name: str, max_scores: int, files: Path, models: Any, rows: Any
+    name: str, most_scores: int, files: Path, models: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("icqr._blocks.MOST_SCORES", most_scores)
     local = copied(models[name]).calibrate(*rows)
-    ours = streaming.calibrate(copied(models[name]), files, "target", max_scores=max_scores, block_rows=90)
-    assert isinstance(ours.calibration_, SelectedCalibration) == (max_scores == 10)
+    ours = streaming.calibrate(copied(models[name]), files, "target", block_rows=90)
+    assert isinstance(ours.calibration_, SelectedCalibration) == (most_scores == 10)
     for coverage in (0.5, 0.8, 0.99):
         asked = np.arange(local.n_groups_)
         np.testing.assert_array_equal(
             ours.calibration_.offsets(coverage, asked), local.calibration_.offsets(coverage, asked)
         )
     pd.testing.assert_frame_equal(ours.groups_, local.groups_)
-    if name == "ICQR" and max_scores > 10:
+    if name == "ICQR" and most_scores > 10:
         pd.testing.assert_frame_equal(ours.explain(rows[0]), local.explain(rows[0]))
 
 
@@ -144,13 +145,14 @@ MEASURE = """
 import resource, sys
 import numpy as np, pandas as pd
 from sklearn.linear_model import QuantileRegressor
-from icqr import CQR, streaming
+from icqr import CQR, _blocks, streaming
 
+_blocks.MOST_SCORES = 1000
 folder, out = sys.argv[1:]
 X = pd.DataFrame(np.random.default_rng(0).uniform(size=(200, 10)), columns=[f"x{i}" for i in range(10)])
 model = CQR(QuantileRegressor(), random_state=0).fit(X, X["x0"])
 start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-streaming.calibrate(model, folder, "y", max_scores=1000)
+streaming.calibrate(model, folder, "y")
 streaming.predict_interval(model, folder, out)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start)
 """

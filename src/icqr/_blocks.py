@@ -1,17 +1,16 @@
 """Calibration by rows in blocks, wherever they are: each block is scored by itself, and offsets are exact all the same.
 
-Up to `max_scores` scores are brought together. Above that, only the order statistics that the coverages need are found,
-eight bits at a time. Each score has a *key*, a 64-bit integer with the same order. In each pass, every block counts how
-many of its keys begin with the bits found so far, for each value of the next eight. The counts are added up over the
-blocks, and the wanted rank falls into one of the 256 values: these are the next bits. After eight passes all bits are
-known, so the result is the score itself, not an approximation. A pass brings together 256 counts for each wanted score,
-however many rows there are.
+Up to `MOST_SCORES` scores are brought together. Above that, only the order statistics that the coverages need are
+found, eight bits at a time. Each score has a *key*, a 64-bit integer with the same order. In each pass, every block
+counts how many of its keys begin with the bits found so far, for each value of the next eight. The counts are added up
+over the blocks, and the wanted rank falls into one of the 256 values: these are the next bits. After eight passes all
+bits are known, so the result is the score itself, not an approximation. A pass brings together 256 counts for each
+wanted score, however many rows there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -19,11 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icqr._predicting import IntervalRegressor
-from icqr._tables import FloatArray, IntArray, align, as_table, take_rows
-from icqr.calibration import Calibration, SelectedCalibration, needed_ranks, rows_needed, too_few_rows
+from icqr._tables import FloatArray, IntArray, align, as_table, draw_rows, take_rows
+from icqr.calibration import (
+    MOST_SCORES,
+    Calibration,
+    SelectedCalibration,
+    needed_ranks,
+    rows_needed,
+    too_few_rows,
+)
 from icqr.novelty import Novelty
 
-#: When not all scores are kept, new rows are compared with this many calibration rows (see `Novelty`).
+#: Of more than `MOST_SCORES` calibration rows, new rows are compared with this many (see `Novelty`).
 MOST_COMPARED = 200_000
 
 _BITS = 8
@@ -40,112 +46,72 @@ class Reduce(Protocol):
         """Apply the function to every block, and merge the results, a few at a time."""
 
 
-def calibration_in_blocks(
-    model: IntervalRegressor,
-    score_blocks: Callable[[float], Reduce],
-    total: int,
-    coverages: Sequence[float],
-    max_scores: int,
-) -> Calibration:
+def calibration_in_blocks(model: IntervalRegressor, reduce: Reduce, coverages: Sequence[float]) -> Calibration:
     """Return the calibration of a fitted model by rows in blocks, equal to that of one table to the bit.
 
     Parameters
     ----------
     model : fitted estimator
         Not changed.
-    score_blocks : callable
-        Scores all blocks by `score_block` and returns what reaches them. Its argument is the share of the rows that new
-        rows will be compared with.
-    total : int
-        Number of rows in all blocks.
+    reduce : callable
+        Reaches the blocks, each scored by `score_block`.
     coverages : sequence of float
-        With more than `max_scores` scores, only those are kept that these coverages and the model's own need.
-    max_scores : int
-        Keep every score up to this many.
+        Of more than `MOST_SCORES` scores, only those are kept that these coverages and the model's own need.
     """
-    symmetric = model.conformity_.symmetric
-    if total < rows_needed(model.coverage, symmetric):
-        raise ValueError(too_few_rows(total, model.coverage, symmetric))
-    if total * _n_sides(model) <= max_scores:
-        calibration = score_blocks(1.0)(lambda block: block, _merged)
+
+    def merge(parts: Sequence[tuple[IntArray, Novelty | None]]) -> tuple[IntArray, Novelty | None]:
+        sizes, novelties = zip(*parts, strict=True)
+        compared = [novelty for novelty in novelties if novelty is not None]
+        return _added(sizes), Novelty.merged(compared) if compared else None
+
+    sizes, novelty = reduce(lambda block: (block.sizes, block.novelty), merge)
+    total, conformity = int(sizes.sum()), model.conformity_
+    if total < rows_needed(model.coverage, conformity.symmetric):
+        raise ValueError(too_few_rows(total, model.coverage, conformity.symmetric))
+    settings = model.small_groups, model.calibration_.guarantee, novelty
+
+    n_sides = 1 if conformity.symmetric else 2
+    if total * n_sides <= MOST_SCORES:
+        calibration = Calibration(conformity, reduce(lambda block: block.scores, _merged_scores), *settings)
     else:
-        reduce = score_blocks(min(1.0, MOST_COMPARED / total))
-        calibration = _selected(model, reduce, tuple(dict.fromkeys((*coverages, model.coverage, model.coverage_))))
+        # Ranks in each group, in the rows of no known group, and in all rows together.
+        wanted = tuple(dict.fromkeys((*coverages, model.coverage, model.coverage_)))
+        *kept, pooled_ranks = (needed_ranks(int(n), wanted, conformity.symmetric) for n in (*sizes, total))
+        ranks = [*kept, pooled_ranks]
+        lengths = [len(needed) for needed in ranks]
+        groups = np.repeat(np.arange(len(ranks)), lengths)
+        scores = order_statistics(reduce, groups, np.concatenate(ranks), n_sides)
+        *by_group, pooled_scores = np.split(scores, np.cumsum(lengths)[:-1])
+        calibration = SelectedCalibration(
+            conformity,
+            tuple(by_group),
+            *settings,
+            kept=tuple(kept),
+            counts=sizes,
+            pooled_scores=pooled_scores,
+            pooled_ranks=pooled_ranks,
+            coverages=tuple(map(str, wanted)),
+        )
 
     # Warn of groups that are too small, or refuse them, before the model is changed.
     calibration.offset_table(model.coverage, np.arange(model.n_groups_))
     return calibration
 
 
-def score_block(X: Any, y: Any, number: int, model: IntervalRegressor, compared_share: float) -> Calibration:
-    """Return the calibration by the rows of one block alone, of which there may be none.
+def score_block(X: Any, y: Any, number: int, model: IntervalRegressor, total: int) -> Calibration:
+    """Return the calibration by the rows of one block alone, one of them at least.
 
-    The block's number is the seed for drawing the rows that new rows will be compared with.
+    The block's number is the seed for drawing the rows that new rows will be compared with: a share of `total`.
     """
-    groups, scores = np.empty(0, dtype=np.intp), np.empty((0, _n_sides(model)))
-    if len(X):
-        groups, scores = model.conformity_scores(X, y)
-
+    groups, scores = model.conformity_scores(X, y)
     novelty = None
     if hasattr(model.partition_, "distance"):
-        size = round(compared_share * len(groups))
-        rows = np.sort(np.random.default_rng(number).choice(len(groups), size, replace=False))
-        distances = np.empty(0)
-        if size:
-            distances = model.partition_.distance(take_rows(align(as_table(X), model.columns_), rows))
+        share = 1.0 if total <= MOST_SCORES else MOST_COMPARED / total
+        rows = draw_rows(len(groups), max(1, round(share * len(groups))), np.random.default_rng(number))
+        distances = model.partition_.distance(take_rows(align(as_table(X), model.columns_), rows))
         novelty = Novelty.of(distances, groups[rows], model.n_groups_)
-
-    guarantee = model.calibration_.guarantee
     return Calibration.from_scores(
-        model.conformity_, scores, groups, model.n_groups_, model.small_groups, guarantee, novelty
-    )
-
-
-def _n_sides(model: IntervalRegressor) -> int:
-    return 1 if model.conformity_.symmetric else 2
-
-
-def _merged(parts: Sequence[Calibration]) -> Calibration:
-    """Return the calibration by the rows of several blocks."""
-    by_group = zip(*(part.scores for part in parts), strict=True)
-    scores = tuple(np.sort(np.concatenate(group), axis=0) for group in by_group)
-    return replace(parts[0], scores=scores, novelty=_merged_novelty([part.novelty for part in parts]))
-
-
-def _merged_novelty(parts: Sequence[Novelty | None]) -> Novelty | None:
-    known = [part for part in parts if part is not None]
-    return Novelty.merged(known) if known else None
-
-
-# -- Order statistics ------------------------------------------------------------------------------------------------
-
-
-def _selected(model: IntervalRegressor, reduce: Reduce, coverages: Sequence[float]) -> SelectedCalibration:
-    """Return the calibration by those scores of all blocks that the coverages need."""
-
-    def merge(parts: Sequence[tuple[IntArray, Novelty | None]]) -> tuple[IntArray, Novelty | None]:
-        sizes, novelties = zip(*parts, strict=True)
-        return _added(sizes), _merged_novelty(novelties)
-
-    sizes, novelty = reduce(lambda block: (block.sizes, block.novelty), merge)
-
-    # Ranks in each group, in the rows of no known group, and in all rows together.
-    ranks = [needed_ranks(int(n), coverages, model.conformity_.symmetric) for n in (*sizes, sizes.sum())]
-    lengths = [len(needed) for needed in ranks]
-    groups = np.repeat(np.arange(len(ranks)), lengths)
-    scores = order_statistics(reduce, groups, np.concatenate(ranks), _n_sides(model))
-    *by_group, pooled = np.split(scores, np.cumsum(lengths)[:-1])
-    return SelectedCalibration(
-        model.conformity_,
-        tuple(by_group),
-        model.small_groups,
-        model.calibration_.guarantee,
-        novelty,
-        kept=tuple(ranks[:-1]),
-        counts=sizes,
-        pooled_scores=pooled,
-        pooled_ranks=ranks[-1],
-        coverages=tuple(map(str, coverages)),
+        model.conformity_, scores, groups, model.n_groups_, model.small_groups, novelty=novelty
     )
 
 
@@ -206,6 +172,11 @@ def _count(block: Calibration, groups: IntArray, sides: IntArray, prefixes: Keys
             ends = np.searchsorted(keys, prefixes[mine] + last, side="right")
             counts[mine] += np.diff(starts, append=ends[:, None])
     return counts
+
+
+def _merged_scores(parts: Sequence[tuple[FloatArray, ...]]) -> tuple[FloatArray, ...]:
+    """Return each group's scores of several blocks, sorted."""
+    return tuple(np.sort(np.concatenate(group), axis=0) for group in zip(*parts, strict=True))
 
 
 def _added(parts: Sequence[IntArray]) -> IntArray:

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
-from itertools import pairwise
-from operator import call
 from queue import Empty, SimpleQueue
 from signal import SIG_IGN, SIGINT, signal
 from threading import Thread, current_thread, main_thread
@@ -27,7 +26,7 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from distributed import CancelledError, Client, Future, KilledWorker, WorkerPlugin, futures_of, get_client
+from distributed import CancelledError, Client, Future, KilledWorker, WorkerPlugin, get_client
 from sklearn.base import clone
 
 from icqr._libraries import class_names, seeded
@@ -147,78 +146,68 @@ def progress(report: Progress) -> Iterator[None]:
 # -- Work on blocks --------------------------------------------------------------------------------------------------
 
 
-def shared(thing: Any) -> Any:
-    """Return an object as one node of the task graph: it is sent to each worker once, not once with each task."""
-    return dask.delayed(thing, traverse=False, pure=False)
+def on_each(function: Callable[..., Any], *columns: Sequence[Any], **common: Any) -> list[Any]:
+    """Return ``function(*items, **common)`` for the items of each row of the columns, delayed.
+
+    What is common is a node of the task graph: it is sent to each worker once, not once with each task.
+    """
+    nodes = {name: dask.delayed(thing, traverse=False, pure=False) for name, thing in common.items()}
+    work = dask.delayed(function, pure=False)
+    return [work(*items, **nodes) for items in zip(*columns, strict=True)]
 
 
-def on_each(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """Return ``function(part)`` of each delayed part, delayed."""
-    work, node = dask.delayed(call, pure=False), shared(function)
-    return [work(node, part) for part in parts]
+def computed(parts: Sequence[Any], step: str) -> list[Future]:
+    """Compute delayed parts, leave them on the workers, and report progress.
 
-
-def persisted(parts: Sequence[Any], step: str) -> list[Any]:
-    """Compute delayed parts and leave them on the workers; what a lost worker held is computed again."""
-    with dask.config.set(_LARGE_MODELS):
-        kept = list(current_client().persist(list(parts)))
-    _finish(futures_of(kept), step)
-    return kept
-
-
-def gathered(parts: Sequence[Any], step: str) -> list[Any]:
-    """Compute delayed parts and bring them here."""
-    with dask.config.set(_LARGE_MODELS):
-        futures = current_client().compute(list(parts))
-    _finish(futures, step)
-    with _named_failures():
-        return list(current_client().gather(futures))
-
-
-def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) -> T:
-    """Merge delayed parts on the workers, a few at a time, and bring only the last result here."""
-    merging = dask.delayed(merge, pure=False)
-    while len(parts) > 1:
-        parts = [merging(parts[start : start + _FAN_IN]) for start in range(0, len(parts), _FAN_IN)]
-    return gathered(parts, step)[0]  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _named_failures() -> Iterator[None]:
-    try:
-        yield
-    except KilledWorker as error:
-        raise LostWorkerError(
-            f"workers ended again and again at the same block ({error}). Most often a block is too large for a "
-            f"worker's memory. {_ADVICE}"
-        ) from error
-
-
-def _finish(futures: Sequence[Future], step: str) -> None:
-    """Wait for futures, report progress, and raise the first error; raise too if no worker can work for too long."""
+    What a lost worker held is computed again, by Dask itself. Raises the first error, and if no worker can work for too
+    long.
+    """
     client, report = current_client(), _progress.get()
     done: SimpleQueue[Future] = SimpleQueue()
+    with dask.config.set(_LARGE_MODELS):
+        futures: list[Future] = client.compute(list(parts))
     for future in futures:
         future.add_done_callback(done.put)
 
-    count, last_worked = 0, time.monotonic()
+    count, seconds_idle = 0, 0
     while count < len(futures):
         try:
             future = done.get(timeout=1.0)
         except Empty:
             # A scheduler's own `no-workers-timeout` is off by default, and leaves out tasks of paused workers.
             workers = client.scheduler_info(n_workers=-1)["workers"].values()
-            if any(worker["status"] == "running" for worker in workers):
-                last_worked = time.monotonic()
-            elif time.monotonic() - last_worked > PATIENCE:
+            seconds_idle = 0 if any(worker["status"] == "running" for worker in workers) else seconds_idle + 1
+            if seconds_idle > PATIENCE:
                 raise LostWorkerError(_no_work(len(workers))) from None
             continue
         if future.status != "finished":
-            with _named_failures():
-                future.result()
-        count, last_worked = count + 1, time.monotonic()
+            _raise_error(future)
+        count, seconds_idle = count + 1, 0
         if report is not None:
             report(step, count, len(futures))
+    return futures
+
+
+def gathered(parts: Sequence[Any], step: str) -> list[Any]:
+    """Compute delayed parts and bring them here."""
+    return list(current_client().gather(computed(parts, step)))
+
+
+def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) -> T:
+    """Merge delayed parts on the workers, a few at a time, and bring only the last result here."""
+    while len(parts) > 1:
+        parts = on_each(merge, [parts[start : start + _FAN_IN] for start in range(0, len(parts), _FAN_IN)])
+    return gathered(parts, step)[0]  # type: ignore[no-any-return]
+
+
+def _raise_error(future: Future) -> None:
+    try:
+        future.result()
+    except KilledWorker as error:
+        raise LostWorkerError(
+            f"workers ended again and again at the same block ({error}). Most often a block is too large for a "
+            f"worker's memory. {_ADVICE}"
+        ) from error
 
 
 def _no_work(n_workers: int) -> str:
@@ -267,8 +256,8 @@ class DaskRows:
     it is read again. Ranges that follow each other, as `split` makes them, have no row in common.
     """
 
-    X: tuple[Any, ...]
-    y: tuple[Any, ...]
+    X: list[Any]
+    y: list[Any]
     lengths: IntArray
     seed: int
     starts: IntArray
@@ -294,7 +283,7 @@ class DaskRows:
         lengths = np.array(counts, dtype=np.intp)
         if not lengths.any():
             raise ValueError("X has 0 rows in all its blocks; at least one is needed")
-        return cls(tuple(tables), tuple(targets), lengths, seed, np.zeros_like(lengths), lengths)
+        return cls(tables, targets, lengths, seed, np.zeros_like(lengths), lengths)
 
     @property
     def total(self) -> int:
@@ -304,19 +293,27 @@ class DaskRows:
     def split(self, size: int) -> tuple[DaskRows, DaskRows]:
         """Return random rows, the same share of every block and at most as many as there are, and the others."""
         ends = [min(size, self.total) * int(end) // max(self.total, 1) for end in np.cumsum(self.stops - self.starts)]
-        sizes = np.diff(ends, prepend=0).astype(np.intp)
-        return replace(self, stops=self.starts + sizes), replace(self, starts=self.starts + sizes)
+        middles = self.starts + np.diff(ends, prepend=0)
+        return replace(self, stops=middles), replace(self, starts=middles)
 
-    def map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return ``function(X, y, number, *arguments)`` of each block, delayed; empty blocks included."""
-        work = dask.delayed(_on_block, pure=False)
-        nodes = [shared(thing) for thing in (self.seed, function, *arguments)]
-        columns = (self.lengths.tolist(), self.starts.tolist(), self.stops.tolist(), self.X, self.y)
-        return [work(number, *block, *nodes) for number, block in enumerate(zip(*columns, strict=True))]
+    def map(self, function: Callable[..., Any], **common: Any) -> list[Any]:
+        """Return ``function(X, y, number, **common)`` of each block that has rows, delayed."""
+        numbers = np.flatnonzero(self.stops - self.starts).tolist()
+        X, y = [self.X[number] for number in numbers], [self.y[number] for number in numbers]
+        sizes = (column[numbers].tolist() for column in (self.lengths, self.starts, self.stops))
+        return on_each(partial(_on_block, function, self.seed), X, y, numbers, *sizes, **common)
 
 
 def _on_block(
-    number: int, length: int, start: int, stop: int, X: Any, y: Any, seed: int, function: Callable[..., T], *rest: Any
+    function: Callable[..., T],
+    seed: int,
+    X: Any,
+    y: Any,
+    number: int,
+    length: int,
+    start: int,
+    stop: int,
+    **common: Any,
 ) -> T:
     with naming(f"block {number}"):
         if not len(X) == len(y) == length:
@@ -327,14 +324,14 @@ def _on_block(
         if stop - start < length:
             rows = np.sort(np.random.default_rng([seed, number]).permutation(length)[start:stop])
             X, y = take_rows(X, rows), y.iloc[rows] if isinstance(y, pd.Series) else y[rows]
-        return function(X, y, number, *rest)
+        return function(X, y, number, **common)
 
 
 def collected(*samples: DaskRows) -> list[tuple[Table, FloatArray]]:
     """Bring rows here; each block is read once, however many of the samples it is in."""
-    blocks = gathered([part for rows in samples for part in rows.map(as_pair)], "sampling")
-    bounds = np.cumsum([0, *(len(rows.X) for rows in samples)])
-    return [joined(blocks[start:stop]) for start, stop in pairwise(bounds)]
+    parts = [rows.map(as_pair) for rows in samples]
+    pairs = iter(gathered([part for blocks in parts for part in blocks], "sampling"))
+    return [joined([next(pairs) for _ in blocks]) for blocks in parts]
 
 
 def as_pair(X: Any, y: Any, number: int) -> tuple[Any, FloatArray]:
@@ -344,7 +341,7 @@ def as_pair(X: Any, y: Any, number: int) -> tuple[Any, FloatArray]:
 
 def joined(parts: Sequence[tuple[Any, FloatArray]]) -> tuple[Any, FloatArray]:
     """Put tables and targets one below the other."""
-    tables, targets = zip(*([part for part in parts if len(part[0])] or parts[:1]), strict=True)
+    tables, targets = zip(*parts, strict=True)
     is_frame = isinstance(tables[0], pd.DataFrame)
     return pd.concat(tables, ignore_index=True) if is_frame else np.concatenate(tables), np.concatenate(targets)
 
@@ -382,21 +379,22 @@ def train_on_cluster(model: Any, rows: DaskRows, X: Table, y: FloatArray, seed: 
         fitted = clone(model.estimator) if isinstance(model.estimator, QuantileModel) else QuantileModel()
         tasks = fitted.set_params(estimator=twin).prepare(X, y, quantile_levels(model.coverage, model.side))
 
-    encoder, scale = fitted.encoder_, fitted.scale_
+    # Held by the workers, so that each estimator is trained without reading the rows again.
     limits = (-math.inf if model.y_min is None else model.y_min, math.inf if model.y_max is None else model.y_max)
-
-    def encoded(X: Table, y: Any, number: int) -> tuple[Any, FloatArray]:
-        return encoder.encode(X), scale.scaled(check_target(y, len(X), limits))
-
-    # Blocks without rows are left out: libraries don't take them.
-    sizes = rows.stops - rows.starts
-    known = np.flatnonzero(sizes)
-    pairs = rows.map(encoded)
-    parts = [pairs[i][place] for place in (0, 1) for i in known]
+    coding = {"encoder": fitted.encoder_, "scale": fitted.scale_, "limits": limits}
+    pairs = rows.map(_encoded, **coding)
+    held = computed([pair[place] for place in (0, 1) for pair in pairs], "encoding")
+    examples = _encoded(X[:1], y[:1], 0, **coding)
 
     params = {**estimator.get_params(), **twin.get_params()}
     trainers = [type(estimator)(**{**params, **settings}) for settings in tasks]
-    models = _fit_all(trainers, parts, sizes[known].tolist(), encoder.encode(X[:1]))
+
+    def train(client: Client) -> list[Any]:
+        blocks = [Future(future.key, client) for future in held]
+        encoded = _as_collection(blocks[: len(pairs)], examples[0]), _as_collection(blocks[len(pairs) :], examples[1])
+        return [_fit_on_cluster(trainer.set_params(client=client), *encoded) for trainer in trainers]
+
+    models = _trained(train)
     if isinstance(fitted, PointModel):
         fitted.model_ = models[0]
     else:
@@ -404,36 +402,26 @@ def train_on_cluster(model: Any, rows: DaskRows, X: Table, y: FloatArray, seed: 
     return fitted
 
 
-def _fit_all(estimators: Sequence[Any], parts: Sequence[Any], lengths: list[int], example: Any) -> list[Any]:
-    """Train Dask estimators on blocks of rows, followed by their targets, and return them as local ones.
+def _encoded(X: Table, y: Any, number: int, encoder: Any, scale: Any, limits: tuple[float, float]) -> tuple[Any, Any]:
+    return encoder.encode(X), scale.scaled(check_target(y, len(X), limits))
 
-    The blocks have these lengths, and the example is an encoded row.
-    """
-    # Held by the workers, so that each estimator is trained without reading the rows again.
-    held = persisted(parts, "encoding")
 
-    def train(client: Client) -> list[Any]:
-        blocks = [Future(future.key, client) for future in futures_of(held)]
-        tables, targets = blocks[: len(lengths)], blocks[len(lengths) :]
-        y = da.concatenate([da.from_delayed(block, (n,), float) for block, n in zip(targets, lengths, strict=True)])
-        if isinstance(example, pd.DataFrame):
-            X = dd.from_delayed(tables, meta=example.iloc[:0], verify_meta=False)
-        else:
-            sized, width = zip(tables, lengths, strict=True), example.shape[1]
-            X = da.concatenate([da.from_delayed(block, (n, width), float) for block, n in sized])
+def _as_collection(blocks: Sequence[Future], example: Any) -> Any:
+    """Return blocks that the workers hold as a Dask DataFrame or Array; the example is a block of one row."""
+    if isinstance(example, pd.DataFrame):
+        return dd.from_delayed(blocks, meta=example[:0], verify_meta=False)
+    shape = (math.nan, *example.shape[1:])
+    return da.concatenate([da.from_delayed(block, shape, float) for block in blocks], allow_unknown_chunksizes=True)
 
-        models = []
-        for estimator in estimators:
-            estimator.client = client
-            estimator.fit(X, y)
-            if hasattr(estimator, "to_local"):  # LightGBM
-                models.append(estimator.to_local())
-            else:
-                models.append(local_twin(estimator))
-                models[-1].load_model(estimator.get_booster().save_raw("ubj"))
-        return models
 
-    return _trained(train)
+def _fit_on_cluster(estimator: Any, X: Any, y: Any) -> Any:
+    """Fit a Dask estimator, and return the local model that has learned the same."""
+    estimator.fit(X, y)
+    if hasattr(estimator, "to_local"):  # LightGBM
+        return estimator.to_local()
+    model = local_twin(estimator)
+    model.load_model(estimator.get_booster().save_raw("ubj"))
+    return model
 
 
 def _trained(train: Callable[[Client], T]) -> T:

@@ -12,13 +12,12 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 try:
-    import dask
     import dask.array as da
     import dask.dataframe as dd
 except ImportError as error:
@@ -32,13 +31,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icqr import regressors
-from icqr._blocks import Reduce, calibration_in_blocks, score_block
+from icqr._blocks import calibration_in_blocks, score_block
 from icqr._cluster import (
     DaskRows,
     LostWorkerError,
     as_pair,
     check_table,
     collected,
+    computed,
     connect,
     dashboard,
     delayed_blocks,
@@ -48,10 +48,8 @@ from icqr._cluster import (
     joined,
     local_twin,
     on_each,
-    persisted,
     progress,
     reduced,
-    shared,
     train_on_cluster,
 )
 from icqr._files import replacing
@@ -67,7 +65,7 @@ from icqr._predicting import (
 )
 from icqr._rows import held_out_size, naming
 from icqr._tables import FloatArray, Table, take_rows
-from icqr.calibration import COVERAGES, MOST_SCORES, Calibration, reduced_to, rows_needed
+from icqr.calibration import COVERAGES, Calibration, reduced_to, rows_needed
 from icqr.partition import GroupPartition
 from icqr.quantiles import bare
 
@@ -85,6 +83,8 @@ __all__ = [
     "sample",
     "write_parquet",
 ]
+
+T = TypeVar("T")
 
 #: Importance, groups and models without a Dask estimator are learned from a sample of this many rows.
 SAMPLE_ROWS = 200_000
@@ -110,7 +110,6 @@ class _OnDask(IntervalRegressor):
         *,
         sample_rows: int = SAMPLE_ROWS,
         coverages: Sequence[float] = COVERAGES,
-        max_scores: int = MOST_SCORES,
         **fit_params: Any,
     ) -> Self:
         """Fit the model, learn the groups and calibrate.
@@ -125,7 +124,7 @@ class _OnDask(IntervalRegressor):
         sample_rows : int, default=200_000
             Importance and groups are learned from this many random rows, and the model too unless it is
             `lightgbm.DaskLGBMRegressor` or `xgboost.dask.DaskXGBRegressor`: these train on all rows, on the cluster.
-        coverages, max_scores
+        coverages : sequence of float
             See `calibrate`.
         **fit_params : optional
             For the estimator's own fit, if it is fitted on the sample; none with a value per row.
@@ -134,33 +133,30 @@ class _OnDask(IntervalRegressor):
         -------
         self
         """
-        fresh = {"X_calibration": X_calibration, "y_calibration": y_calibration}
-        fresh = {name: values for name, values in fresh.items() if values is not None}
-        if not is_collection(X) or (fresh and isinstance(self, regressors.QR)):  # which refuses calibration rows
-            super().fit(X, y, **fresh, **fit_params)
+        has_fresh = X_calibration is not None or y_calibration is not None
+        if not is_collection(X) or (has_fresh and isinstance(self, regressors.QR)):  # which refuses calibration rows
+            super().fit(X, y, X_calibration=X_calibration, y_calibration=y_calibration, **fit_params)
             return self
         self._check_parameters()
         on_cluster = is_dask_estimator(bare(self.estimator))
-        _check_fit(fresh, fit_params, sample_rows, on_cluster)
+        _check_fit(X_calibration, y_calibration, fit_params, sample_rows, on_cluster)
         split_seed, model_seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
 
         # Rows to train on and to calibrate with stay where they are; a bounded sample of both comes here.
         rows = DaskRows.of(X, y, split_seed)
-        fresh_rows = DaskRows.of(X_calibration, y_calibration, split_seed) if fresh else None
-        train, held_out, (X_train, y_train), calibration = _split(self, rows, fresh_rows, int(sample_rows), on_cluster)
+        fresh = DaskRows.of(X_calibration, y_calibration, split_seed) if has_fresh else None
+        train, held_out, (X_train, y_train), calibration = _split(self, rows, fresh, int(sample_rows), on_cluster)
 
         # Part 1: a Dask estimator is trained on the cluster; any other is fitted to the sample, with parts 2 and 3.
         params = self.get_params(deep=False)
         if on_cluster:
             model = train_on_cluster(self, train, X_train, y_train, model_seed)
             params["estimator"] = FrozenEstimator(model)
-        else:
-            twin = _DASK_TWINS.get(class_names(self.estimator)[0])
-            if twin is not None and len(X_train) < train.total:
-                warn(
-                    f"{type(self.estimator).__name__} is fitted on a sample of {len(X_train)} of {train.total} "
-                    f"training rows; {twin} trains on all of them, on the cluster."
-                )
+        elif (twin := _DASK_TWINS.get(class_names(self.estimator)[0])) and len(X_train) < train.total:
+            warn(
+                f"{type(self.estimator).__name__} is fitted on a sample of {len(X_train)} of {train.total} training "
+                f"rows; {twin} trains on all of them, on the cluster."
+            )
 
         # Parts 2 and 3: importance and groups, by the local class from the sample.
         if "small_groups" in params:
@@ -174,14 +170,12 @@ class _OnDask(IntervalRegressor):
         # Part 4: one offset per group, from all calibration rows.
         if held_out is not None:
             # With the promise of fit: `with_calibration` would take the rows for fresh ones.
-            local.calibration_ = _calibration(local, held_out, coverages, max_scores)
+            local.calibration_ = _calibration(local, held_out, coverages)
             local.n_crossed_.pop("calibration", None)
         _with_state(self, local)
         return self
 
-    def calibrate(
-        self, X: Any, y: Any, *, coverages: Sequence[float] = COVERAGES, max_scores: int = MOST_SCORES
-    ) -> Self:
+    def calibrate(self, X: Any, y: Any, *, coverages: Sequence[float] = COVERAGES) -> Self:
         """Replace the calibration by fresh rows; model and groups stay as they are.
 
         Parameters
@@ -190,10 +184,9 @@ class _OnDask(IntervalRegressor):
             Rows that neither the model nor the groups were learned from. Offsets are those that the local class finds
             for the same rows, to the bit.
         coverages : sequence of float
-            With more than `max_scores` scores only those are kept that these coverages and the model's own need, and
-            you can ask for no other. By default 0.1, 0.2, …, 0.8, 0.85, 0.9, 0.95, 0.98 and 0.99.
-        max_scores : int, default=5_000_000
-            Up to this many scores are all kept, 8 bytes each; you can then ask for any coverage.
+            Up to 5,000,000 scores are all kept, 8 bytes each, and you can ask for any coverage. Of more scores only
+            those are kept that these coverages and the model's own need, and you can ask for no other. By default 0.1,
+            0.2, …, 0.8, 0.85, 0.9, 0.95, 0.98 and 0.99.
 
         Returns
         -------
@@ -202,7 +195,7 @@ class _OnDask(IntervalRegressor):
         if not is_collection(X) or isinstance(self, regressors.QR):  # which refuses
             return super().calibrate(X, y)
         _check_columns(self, X)
-        return self.with_calibration(_calibration(self, DaskRows.of(X, y), coverages, max_scores))
+        return self.with_calibration(_calibration(self, DaskRows.of(X, y), coverages))
 
     def predict(self, X: Any) -> Any:
         """Predict the median (`Naive`: the regressor's own prediction).
@@ -211,8 +204,7 @@ class _OnDask(IntervalRegressor):
         """
         if not is_collection(X):
             return super().predict(X)
-        X, like = _check_columns(self, X), pd.Series(dtype=np.float64, name="prediction")
-        return _mapped(_for_workers(self), "predict", (), X, like)
+        return _mapped(self, "predict", X, pd.Series(dtype=np.float64, name="prediction"))
 
     def predict_interval(self, X: Any, coverage: Coverages = None) -> Any:
         """Predict intervals.
@@ -233,10 +225,8 @@ class _OnDask(IntervalRegressor):
         """
         if not is_collection(X):
             return super().predict_interval(X, coverage)
-        X, levels = _check_columns(self, X), self._check_coverages(coverage)
-        wanted = levels if is_list(coverage) else levels[0]
-        like = pd.DataFrame(columns=interval_names(wanted), dtype=np.float64)
-        return _mapped(_for_workers(self, levels), "predict_interval", (wanted,), X, like)
+        like = pd.DataFrame(columns=interval_names(coverage), dtype=np.float64)
+        return _mapped(self, "predict_interval", X, like, self.coverage if coverage is None else coverage)
 
     def explain(self, X: Any, coverage: float | None = None) -> Any:
         """Say for each row how its interval came about and what is promised.
@@ -245,22 +235,13 @@ class _OnDask(IntervalRegressor):
         """
         if not is_collection(X):
             return super().explain(X, coverage)
-        X, levels = _check_columns(self, X), self._check_coverages(coverage)
         like = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in EXPLAINED.items()})
-        return _mapped(_for_workers(self, levels, with_novelty=True), "explain", (levels[0],), X, like)
+        return _mapped(self, "explain", X, like, self.coverage if coverage is None else coverage)
 
     def to_local(self) -> Any:
         """Return the same model as an object of the local class, which needs no Dask."""
         params = {**self.get_params(deep=False), "estimator": local_twin(self.estimator)}
         return _with_state(_local_class(type(self))(**params), self)
-
-    def _check_coverages(self, coverage: Any) -> list[float]:
-        """Return the coverages asked for; raise now, not at the first block, if their scores were not kept."""
-        levels = self._coverages(coverage)
-        for level in levels:
-            self.certificate(level)
-            self.calibration_.check_enough(level)
-        return levels
 
 
 class Naive(_OnDask, regressors.Naive):
@@ -364,9 +345,12 @@ def _lightgbm_models(part: Any) -> Iterator[Any]:
 # -- Fitting ---------------------------------------------------------------------------------------------------------
 
 
-def _check_fit(fresh: dict[str, Any], fit_params: dict[str, Any], sample_rows: Any, on_cluster: bool) -> None:
-    if len(fresh) == 1:
-        raise ValueError(f"X_calibration and y_calibration go together, got {next(iter(fresh))} alone; give both")
+def _check_fit(
+    X_calibration: Any, y_calibration: Any, fit_params: dict[str, Any], sample_rows: Any, on_cluster: bool
+) -> None:
+    if (X_calibration is None) != (y_calibration is None):
+        name = "y_calibration" if X_calibration is None else "X_calibration"
+        raise ValueError(f"X_calibration and y_calibration go together, got {name} alone; give both or neither")
     if not isinstance(sample_rows, int | np.integer) or sample_rows < 1:
         raise ValueError(f"sample_rows must be a whole number, 1 or more, got {sample_rows!r}")
     if on_cluster and fit_params:
@@ -410,8 +394,6 @@ def _first_of_groups(rows: DaskRows, partition: GroupPartition) -> tuple[Table, 
 
     def first(parts: Sequence[tuple[Table, FloatArray]]) -> tuple[Table, FloatArray]:
         X, y = joined(parts)
-        if len(X) == 0:
-            return X, y
         groups = clone(partition).fit(X, y, np.empty((len(X), 0))).assign(X)
         places = np.unique(groups, return_index=True)[1]
         return take_rows(X, places), y[places]
@@ -422,14 +404,14 @@ def _first_of_groups(rows: DaskRows, partition: GroupPartition) -> tuple[Table, 
 # -- Calibration -----------------------------------------------------------------------------------------------------
 
 
-def _calibration(model: IntervalRegressor, rows: DaskRows, coverages: Sequence[float], max_scores: int) -> Calibration:
+def _calibration(model: IntervalRegressor, rows: DaskRows, coverages: Sequence[float]) -> Calibration:
     """Return a model's calibration by all rows: scored where they are, offsets from order statistics on the workers."""
+    scored = computed(rows.map(score_block, model=_for_workers(model), total=rows.total), "scoring")
 
-    def score_blocks(compared_share: float) -> Reduce:
-        blocks = persisted(rows.map(score_block, _for_workers(model), compared_share), "scoring")
-        return lambda function, merge: reduced(on_each(function, blocks), merge, "merging")
+    def reduce(function: Callable[[Calibration], T], merge: Callable[[Sequence[T]], T]) -> T:
+        return reduced(on_each(function, scored), merge, "merging")
 
-    return calibration_in_blocks(model, score_blocks, rows.total, coverages, max_scores)
+    return calibration_in_blocks(model, reduce, coverages)
 
 
 # -- Prediction ------------------------------------------------------------------------------------------------------
@@ -444,33 +426,33 @@ def _check_columns(model: IntervalRegressor, X: Any) -> Any:
     return X
 
 
-def _mapped(model: Any, method: str, arguments: tuple[Any, ...], X: Any, like: Any) -> Any:
-    """Return what a method of the model returns for each block, lazily; `like` shows the columns."""
-    node = shared(model)
-    if isinstance(X, dd.DataFrame):
-        return X.map_partitions(_predicted, node, method, arguments, like, meta=like)
-    if method == "explain":
-        work = dask.delayed(_predicted, pure=False)
-        parts = [work(block, node, method, arguments, like, (i,)) for i, block in enumerate(delayed_blocks(X))]
-        return dd.from_delayed(parts, meta=like, verify_meta=False)
-    ends = () if method == "predict" else (2, len(arguments[0])) if is_list(arguments[0]) else (2,)
-    return da.map_blocks(
-        *(_predicted, X, node, method, arguments, np.empty((0, *ends))),
-        dtype=np.float64,
-        drop_axis=1,
-        new_axis=list(range(1, 1 + len(ends))),
-        chunks=(X.chunks[0], *((end,) for end in ends)),
-    )
+def _mapped(model: _OnDask, method: str, X: Any, like: Any, *coverage: Any) -> Any:
+    """Return lazily what a method of the model returns for each block of X; `like` shows the columns of a table."""
+    X = _check_columns(model, X)
+    # Raise now, not at the first block, if a coverage's scores were not kept, or are too few.
+    levels = list(np.ravel(np.asarray(coverage, dtype=object)))
+    for level in levels or coverage:  # an empty list is refused, as it is
+        model.certificate(level)
+        model.calibration_.check_enough(level)
+
+    has_table = isinstance(X, dd.DataFrame)
+    if not has_table and method != "explain":
+        like = np.empty((0, *(() if method == "predict" else (2, len(levels)) if is_list(coverage[0]) else (2,))))
+    blocks, local = delayed_blocks(X), _for_workers(model, levels, with_novelty=method == "explain")
+    parts = on_each(_predicted, blocks, range(len(blocks)), model=local, method=method, coverage=coverage, like=like)
+    if isinstance(like, np.ndarray):
+        sizes = zip(parts, X.chunks[0], strict=True)
+        arrays = [da.from_delayed(part, (n, *like.shape[1:]), np.float64) for part, n in sizes]
+        return da.concatenate(arrays, allow_unknown_chunksizes=True)
+    divisions = X.divisions if has_table else None
+    return dd.from_delayed(parts, meta=like, divisions=divisions, verify_meta=False)
 
 
-def _predicted(
-    block: Any, model: Any, method: str, arguments: Any, like: Any, block_id: Any = None, partition_info: Any = None
-) -> Any:
+def _predicted(block: Any, number: int, model: Any, method: str, coverage: tuple[Any, ...], like: Any) -> Any:
     if len(block) == 0:
         return like
-    number = partition_info["number"] if partition_info else block_id[0] if block_id else "?"
     with naming(f"block {number}"):
-        values = getattr(model, method)(block, *arguments)
+        values = getattr(model, method)(block, *coverage)
     if isinstance(like, pd.Series):
         return pd.Series(values, block.index, name=like.name)
     if isinstance(like, pd.DataFrame) and method != "explain":
@@ -522,9 +504,9 @@ def write_parquet(frame: Any, folder: str | os.PathLike[str]) -> Path:
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     part.mkdir(parents=True)
     try:
-        write_block = dask.delayed(_write, pure=False)
-        blocks = enumerate(delayed_blocks(frame))
-        gathered([write_block(block, part / f"part.{i:05d}.parquet") for i, block in blocks], "writing")
+        blocks = delayed_blocks(frame)
+        files = [part / f"part.{number:05d}.parquet" for number in range(len(blocks))]
+        gathered(on_each(_write, blocks, files), "writing")
         part.rename(target)
     except BaseException:  # also Ctrl-C: nothing half-written stays behind
         # Under another name, so that blocks that are still being written can't add to the folder while it is removed.

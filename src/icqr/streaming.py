@@ -12,7 +12,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,6 +22,7 @@ try:
 except ImportError as error:
     raise ImportError("Parquet files are read by pyarrow: pip install pyarrow") from error
 
+import joblib
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
@@ -31,8 +31,7 @@ from icqr._blocks import calibration_in_blocks, score_block
 from icqr._files import replacing
 from icqr._predicting import Coverages, IntervalRegressor, interval_columns, interval_names
 from icqr._rows import naming
-from icqr._tables import IntArray
-from icqr.calibration import COVERAGES, MOST_SCORES, Calibration
+from icqr.calibration import COVERAGES, Calibration
 from icqr.regressors import QR
 
 __all__ = ["calibrate", "explain", "predict_interval"]
@@ -53,7 +52,6 @@ def calibrate(
     target: str,
     *,
     coverages: Sequence[float] = COVERAGES,
-    max_scores: int = MOST_SCORES,
     block_rows: int = BLOCK_ROWS,
 ) -> IntervalRegressor:
     """Replace a fitted model's calibration by fresh rows from Parquet files.
@@ -68,10 +66,8 @@ def calibrate(
         The column of y. The model's columns are found by their names; for a model fitted on an array, they are all
         other columns, in their order.
     coverages : sequence of float
-        With more than `max_scores` scores only those are kept that these coverages and the model's own need. More
-        coverages cost more time.
-    max_scores : int, default=5_000_000
-        Up to this many scores are all kept, 8 bytes each; you can then ask for any coverage.
+        Up to 5,000,000 scores are all kept, 8 bytes each, and you can ask for any coverage. Of more scores only those
+        are kept that these coverages and the model's own need. More coverages cost more time.
     block_rows : int, default=100_000
         Rows worked on at a time: more of them need more memory, and a little less time.
 
@@ -95,16 +91,21 @@ def calibrate(
         return model.calibrate(None, None)  # refuses
     total, blocks = _opened(model, files, [target], block_rows)
     with tempfile.TemporaryDirectory(prefix="icqr-") as folder:
+        scored = []
+        for number, (where, X, batch) in enumerate(blocks):
+            with naming(where):
+                block = score_block(X, batch.column(target).to_pandas(), number, model, total)
+            scored += joblib.dump(block, Path(folder, str(number)))
 
-        def score_blocks(compared_share: float) -> _OnDisk:
-            on_disk = _OnDisk(Path(folder))
-            for number, (where, X, batch) in enumerate(blocks):
-                with naming(where):
-                    y = batch.column(target).to_pandas()
-                    on_disk.add(score_block(X, y, number, model, compared_share))
-            return on_disk
+        def reduce(function: Callable[[Calibration], T], merge: Callable[[Sequence[T]], T]) -> T:
+            results: list[T] = []
+            for file in scored:
+                results.append(function(joblib.load(file)))
+                if len(results) == _MERGED_AT_ONCE:
+                    results = [merge(results)]
+            return merge(results)
 
-        calibration = calibration_in_blocks(model, score_blocks, total, coverages, max_scores)
+        calibration = calibration_in_blocks(model, reduce, coverages)
     return model.with_calibration(calibration)
 
 
@@ -256,6 +257,9 @@ def _opened(
     known = getattr(model, "columns_", None)
     names = [name for name in open_files(paths).schema.names if name not in others] if known is None else list(known)
     data = open_files(paths, [*map(str, names), *others])
+    n_rows = int(data.count_rows())
+    if not n_rows:
+        raise ValueError("the files have no rows; at least one is needed")
 
     def blocks() -> Iterator[tuple[str, pd.DataFrame, Any]]:
         start = 0
@@ -267,33 +271,10 @@ def _opened(
                 yield f"in the rows from {start} on", X, batch
                 start += batch.num_rows
 
-    return int(data.count_rows()), blocks()
+    return n_rows, blocks()
 
 
-# -- Scores and results ----------------------------------------------------------------------------------------------
-
-
-class _OnDisk:
-    """Scored blocks whose scores wait in files, reached one after the other (see `icqr._blocks.Reduce`)."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.blocks: list[tuple[Path, Calibration, IntArray]] = []
-
-    def add(self, block: Calibration) -> None:
-        """Put a block's scores into a file."""
-        file = self.folder / f"{len(self.blocks)}.npy"
-        np.save(file, np.concatenate(block.scores))
-        self.blocks.append((file, replace(block, scores=()), np.cumsum(block.sizes)[:-1]))
-
-    def __call__(self, function: Callable[[Calibration], T], merge: Callable[[Sequence[T]], T]) -> T:
-        """Apply the function to each block in turn, and merge the results, a few at a time."""
-        results: list[T] = []
-        for file, block, ends in self.blocks:
-            results.append(function(replace(block, scores=tuple(np.split(np.load(file), ends)))))
-            if len(results) == _MERGED_AT_ONCE:
-                results = [merge(results)]
-        return merge(results)
+# -- Results --------------------------------------------------------------------------------------------------------
 
 
 def _write(
@@ -306,9 +287,7 @@ def _write(
 ) -> Path:
     """Write the predictions of each block, beside the columns to keep."""
     check_is_fitted(model)
-    n_rows, blocks = _opened(model, files, keep, block_rows)
-    if not n_rows:
-        raise ValueError("the files have no rows; at least one is needed")
+    _, blocks = _opened(model, files, keep, block_rows)
     with replacing(out) as part, ExitStack() as stack:
         writer = None
         for where, X, batch in blocks:
