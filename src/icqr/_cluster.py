@@ -177,11 +177,22 @@ def computed(parts: Sequence[Any], step: str) -> list[Future]:
             # A scheduler's own `no-workers-timeout` is off by default, and leaves out tasks of paused workers.
             workers = client.scheduler_info(n_workers=-1)["workers"].values()
             seconds_idle = 0 if any(worker["status"] == "running" for worker in workers) else seconds_idle + 1
+            if seconds_idle > PATIENCE and not workers:
+                raise LostWorkerError(f"the cluster has had no worker for {PATIENCE:g} s; start some") from None
             if seconds_idle > PATIENCE:
-                raise LostWorkerError(_no_work(len(workers))) from None
+                raise LostWorkerError(
+                    f"the memory of all {len(workers)} workers has been too full to go on for {PATIENCE:g} s, so that "
+                    f"Dask has paused them. {_ADVICE}"
+                ) from None
             continue
         if future.status != "finished":
-            _raise_error(future)
+            try:
+                future.result()  # raises what the block raised
+            except KilledWorker as error:
+                raise LostWorkerError(
+                    f"workers ended again and again at the same block ({error}). Most often a block is too large for "
+                    f"a worker's memory. {_ADVICE}"
+                ) from error
         count, seconds_idle = count + 1, 0
         if report is not None:
             report(step, count, len(futures))
@@ -198,25 +209,6 @@ def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) 
     while len(parts) > 1:
         parts = on_each(merge, [parts[start : start + _FAN_IN] for start in range(0, len(parts), _FAN_IN)])
     return gathered(parts, step)[0]  # type: ignore[no-any-return]
-
-
-def _raise_error(future: Future) -> None:
-    try:
-        future.result()
-    except KilledWorker as error:
-        raise LostWorkerError(
-            f"workers ended again and again at the same block ({error}). Most often a block is too large for a "
-            f"worker's memory. {_ADVICE}"
-        ) from error
-
-
-def _no_work(n_workers: int) -> str:
-    if not n_workers:
-        return f"the cluster has had no worker for {PATIENCE:g} s; start some"
-    return (
-        f"the memory of all {n_workers} workers has been too full to go on for {PATIENCE:g} s, so that Dask has "
-        f"paused them. {_ADVICE}"
-    )
 
 
 # -- Rows in blocks --------------------------------------------------------------------------------------------------
@@ -379,22 +371,19 @@ def train_on_cluster(model: Any, rows: DaskRows, X: Table, y: FloatArray, seed: 
         fitted = clone(model.estimator) if isinstance(model.estimator, QuantileModel) else QuantileModel()
         tasks = fitted.set_params(estimator=twin).prepare(X, y, quantile_levels(model.coverage, model.side))
 
-    # Held by the workers, so that each estimator is trained without reading the rows again.
     limits = (-math.inf if model.y_min is None else model.y_min, math.inf if model.y_max is None else model.y_max)
     coding = {"encoder": fitted.encoder_, "scale": fitted.scale_, "limits": limits}
     pairs = rows.map(_encoded, **coding)
-    held = computed([pair[place] for place in (0, 1) for pair in pairs], "encoding")
     examples = _encoded(X[:1], y[:1], 0, **coding)
 
     params = {**estimator.get_params(), **twin.get_params()}
     trainers = [type(estimator)(**{**params, **settings}) for settings in tasks]
 
-    def train(client: Client) -> list[Any]:
-        blocks = [Future(future.key, client) for future in held]
+    def train(client: Client, blocks: list[Future]) -> list[Any]:
         encoded = _as_collection(blocks[: len(pairs)], examples[0]), _as_collection(blocks[len(pairs) :], examples[1])
         return [_fit_on_cluster(trainer.set_params(client=client), *encoded) for trainer in trainers]
 
-    models = _trained(train)
+    models = _trained(train, [pair[place] for place in (0, 1) for pair in pairs])
     if isinstance(fitted, PointModel):
         fitted.model_ = models[0]
     else:
@@ -424,7 +413,7 @@ def _fit_on_cluster(estimator: Any, X: Any, y: Any) -> Any:
     return model
 
 
-def _trained(train: Callable[[Client], T]) -> T:
+def _trained(train: Callable[[Client, list[Future]], T], parts: Sequence[Any]) -> T:
     """Return what training by a library's own workers gives; if a worker is lost, start anew, and give up by name.
 
     LightGBM's workers talk to each other, and one that waits for another that is gone waits for ever. So training has a
@@ -433,10 +422,8 @@ def _trained(train: Callable[[Client], T]) -> T:
     """
     client, lost = current_client(), list[str]()
     for _ in range(ATTEMPTS):
-        try:
-            client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError as error:
-            raise LostWorkerError(_no_work(0)) from error
+        # Held by the workers, so that each estimator is trained without reading the rows again.
+        held = computed(parts, "encoding")
         asking = Client(client.scheduler.address, security=client.security, set_as_default=False)
         lost.clear()
 
@@ -450,7 +437,7 @@ def _trained(train: Callable[[Client], T]) -> T:
             with asking.as_current(), warnings.catch_warnings():
                 # LightGBM says so whether n_jobs was set or not: a worker's threads are Dask's.
                 warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored", UserWarning)
-                return train(asking)
+                return train(asking, [Future(future.key, asking) for future in held])
         except (Exception, CancelledError):
             if not lost:
                 time.sleep(1.0)  # a library may notice the loss before Dask tells of it

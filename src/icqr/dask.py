@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 try:
+    import dask
     import dask.array as da
     import dask.dataframe as dd
 except ImportError as error:
@@ -435,22 +436,23 @@ def _mapped(model: _OnDask, method: str, X: Any, like: Any, *coverage: Any) -> A
         model.certificate(level)
         model.calibration_.check_enough(level)
 
-    has_table = isinstance(X, dd.DataFrame)
-    if not has_table and method != "explain":
-        like = np.empty((0, *(() if method == "predict" else (2, len(levels)) if is_list(coverage[0]) else (2,))))
-    blocks, local = delayed_blocks(X), _for_workers(model, levels, with_novelty=method == "explain")
-    parts = on_each(_predicted, blocks, range(len(blocks)), model=local, method=method, coverage=coverage, like=like)
-    if isinstance(like, np.ndarray):
-        sizes = zip(parts, X.chunks[0], strict=True)
-        arrays = [da.from_delayed(part, (n, *like.shape[1:]), np.float64) for part, n in sizes]
-        return da.concatenate(arrays, allow_unknown_chunksizes=True)
-    divisions = X.divisions if has_table else None
-    return dd.from_delayed(parts, meta=like, divisions=divisions, verify_meta=False)
+    local = _for_workers(model, levels, with_novelty=method == "explain")
+    common = dask.delayed(local, traverse=False, pure=False), method, coverage  # the model goes to each worker once
+    if isinstance(X, dd.DataFrame) or method == "explain":
+        frame = X if isinstance(X, dd.DataFrame) else dd.from_dask_array(X)
+        return frame.map_partitions(_predicted, *common, like, meta=like)
+    ends = () if method == "predict" else (2, len(levels)) if is_list(coverage[0]) else (2,)
+    chunks, new_axes = (X.chunks[0], *((end,) for end in ends)), list(range(1, 1 + len(ends)))
+    options = {"dtype": np.float64, "drop_axis": 1, "new_axis": new_axes, "chunks": chunks}
+    return da.map_blocks(_predicted, X, *common, np.empty((0, *ends)), **options)
 
 
-def _predicted(block: Any, number: int, model: Any, method: str, coverage: tuple[Any, ...], like: Any) -> Any:
+def _predicted(
+    block: Any, model: Any, method: str, coverage: Any, like: Any, block_id: Any = None, partition_info: Any = None
+) -> Any:
     if len(block) == 0:
         return like
+    number = block_id[0] if block_id else partition_info["number"]
     with naming(f"block {number}"):
         values = getattr(model, method)(block, *coverage)
     if isinstance(like, pd.Series):
