@@ -290,23 +290,16 @@ class DaskRows:
 
     def map(self, function: Callable[..., Any], **common: Any) -> list[Any]:
         """Return ``function(X, y, number, **common)`` of each block that has rows, delayed."""
-        numbers = np.flatnonzero(self.stops - self.starts).tolist()
+        numbers = np.flatnonzero(self.stops > self.starts).tolist()
         X, y = [self.X[number] for number in numbers], [self.y[number] for number in numbers]
-        sizes = (column[numbers].tolist() for column in (self.lengths, self.starts, self.stops))
-        return on_each(partial(_on_block, function, self.seed), X, y, numbers, *sizes, **common)
+        places = [(number, self.lengths[number], self.starts[number], self.stops[number]) for number in numbers]
+        return on_each(partial(_on_block, function, self.seed), X, y, places, **common)
 
 
 def _on_block(
-    function: Callable[..., T],
-    seed: int,
-    X: Any,
-    y: Any,
-    number: int,
-    length: int,
-    start: int,
-    stop: int,
-    **common: Any,
+    function: Callable[..., T], seed: int, X: Any, y: Any, place: tuple[int, int, int, int], **common: Any
 ) -> T:
+    number, length, start, stop = place
     with naming(f"block {number}"):
         if not len(X) == len(y) == length:
             raise ValueError(

@@ -308,11 +308,9 @@ def _local_class(kind: type[_OnDask]) -> Any:
 
 def _with_state(model: Any, other: IntervalRegressor) -> Any:
     """Return a model with all that another has learned, in place of what it has learned itself."""
-    for name in [name for name in vars(model) if name.endswith("_")]:
-        delattr(model, name)
-    for name, value in vars(other).items():
-        if name.endswith("_"):
-            setattr(model, name, value)
+    settings = {name: value for name, value in vars(model).items() if not name.endswith("_")}
+    learned = {name: value for name, value in vars(other).items() if name.endswith("_")}
+    model.__dict__ = {**settings, **learned}
     return model
 
 
