@@ -86,7 +86,6 @@ def calibrate(
     ...     int(calibrate(model, folder, target="y").groups_["n"].sum())
     1000
     """
-    check_is_fitted(model)
     if isinstance(model, QR):
         return model.calibrate(None, None)  # refuses
     total, blocks = _opened(model, files, [target], block_rows)
@@ -250,6 +249,7 @@ def _opened(
 
     That the files have the model's columns and the others is checked before any work.
     """
+    check_is_fitted(model)
     if not isinstance(block_rows, int | np.integer) or block_rows < 1:
         raise ValueError(f"block_rows must be a whole number, 1 or more, got {block_rows!r}")
     paths = list_files(files)
@@ -274,7 +274,7 @@ def _opened(
     return n_rows, blocks()
 
 
-# -- Results --------------------------------------------------------------------------------------------------------
+# -- Results ---------------------------------------------------------------------------------------------------------
 
 
 def _write(
@@ -286,7 +286,6 @@ def _write(
     block_rows: int,
 ) -> Path:
     """Write the predictions of each block, beside the columns to keep."""
-    check_is_fitted(model)
     _, blocks = _opened(model, files, keep, block_rows)
     with replacing(out) as part, ExitStack() as stack:
         writer = None
