@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,9 @@ from lightgbm import LGBMRegressor
 from sklearn.model_selection import train_test_split
 
 from icqr import CQR, ICQR, QR, GroupPartition, ResidualQuantiles, calibration
-from icqr.cli import main, options
+from icqr.cli import main
 from icqr.cli.models import LIBRARIES, make_model
-from icqr.cli.options import MODELS
+from icqr.cli.options import ModelName, SmallGroups
 from icqr.metrics import coverage_score, mean_width
 from icqr.persistence import load
 
@@ -128,15 +128,15 @@ def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
     [
         (["compar"], "No such command 'compar'. Did you mean 'compare'?"),
         (["compare", "--taget", "y"], "No such option: --taget (Possible options: --target)"),
-        (["compare", "--model", "lightgm"], "got 'lightgm'; did you mean 'lightgbm'?"),
-        (["compare", "--partition", "keans"], "did you mean 'kmeans'?"),
+        (["compare", "--model", "lightgm"], "'lightgm' is not one of 'hist', 'lightgbm', 'xgboost'"),
+        (["compare", "--partition", "keans"], "'keans' is not one of 'kmeans', 'whole'"),
         (["compare", "--coverage", "90"], "strictly between 0 and 1, got 90.0; did you mean 0.9?"),
         (["compare", "--groups", "a", "--partition", "whole"], "can't both be given"),
         (["fit", "x", "--out", "m.icqr", "--recommended", "--groups", "a"], "--recommended and --groups can't both"),
         (["fit", "x", "--out", "m.icqr", "--recommended", "--partition", "kmeans"], "setting chooses the groups"),
         (["compare", "--jobs", "0"], "must be 1 or more, or -1 for one per core, got 0"),
         (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
-        (["compare", "--small-groups", "infinte"], "did you mean 'infinite'?"),
+        (["compare", "--small-groups", "infinte"], "'infinte' is not one of 'pooled', 'infinite', 'error'"),
         (["compare", "--y-min", "2", "--y-max", "1"], "--y-min must be less than --y-max, got 2 and 1"),
         (["fit", "sales.csv", "--target", "price"], "Missing option '--out'"),
         (["audit", "x.csv", "--target", "y", "--lower", "l", "--upper", "u"], "Missing option '--coverage'"),
@@ -149,8 +149,8 @@ def test_wrong_use_ends_with_2(icqr: Run, arguments: list[str], said: str) -> No
 
 
 def test_choices_are_the_librarys() -> None:
-    assert tuple(LIBRARIES) == MODELS
-    assert set(options.SMALL_GROUPS) == set(calibration.SMALL_GROUPS)
+    assert tuple(LIBRARIES) == get_args(ModelName)
+    assert set(get_args(SmallGroups)) == set(calibration.SMALL_GROUPS)
 
 
 @pytest.mark.slow
@@ -255,7 +255,7 @@ def test_compare_is_what_the_library_gives(icqr: Run) -> None:
 
 
 def test_compare_without_data_uses_built_in_data(icqr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("icqr.cli.data._BUILT_IN", 400)
+    monkeypatch.setattr("icqr.cli.app._BUILT_IN", 400)
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = icqr("compare", "--model", "lightgbm", "--partition", "whole")
     assert code == 0
@@ -402,7 +402,10 @@ def test_predict_ignores_other_columns_and_names_missing_ones(icqr: Run, model_f
     write(NEW.rename(columns={"size": "sizes"}), Path("new.csv"))
     code, out, err = icqr("predict", model_file, "new.csv")
     assert (code, out) == (1, "")
-    assert "new.csv lacks columns that the model was trained on: 'size'; is its column 'sizes' meant" in err
+    assert (
+        "new.csv lacks columns that the model was trained on: there is no column 'size'; columns are 'region'," in err
+    )
+    assert err.endswith("; did you mean 'sizes'?\n")
     assert "there is no column 'idd'" in icqr("predict", model_file, "new.csv", "--keep", "idd").err
 
 

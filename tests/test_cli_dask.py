@@ -233,7 +233,7 @@ def test_a_pattern_is_one_table_for_the_local_engine_too(icqr: Run) -> None:
     ("arguments", "code", "said"),
     [
         (["fit", "x.parquet", "--out", "m.icqr", "--scheduler", "tcp://a:1"], 2, "--scheduler is for --engine dask"),
-        (["fit", "x.parquet", "--out", "m.icqr", "--engine", "dsak"], 2, "got 'dsak'; did you mean 'dask'?"),
+        (["fit", "x.parquet", "--out", "m.icqr", "--engine", "dsak"], 2, "'dsak' is not one of 'local', 'dask'"),
         (
             ["fit", "x", "--out", "m.icqr", "--engine", "dask", "--encoding", "latin-1"],
             2,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from inspect import cleandoc
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import icqr
 from icqr.cli import options
-from icqr.cli.console import note, progress, say, say_json, say_sheet, tell, warnings_as_lines
-from icqr.cli.options import AuditOptions, Engine, PredictOptions, Setting, Source, TextFormat, command, flag, option
+from icqr.cli.console import note, progress, say, say_sheet, tell, warnings_as_lines
+from icqr.cli.options import TextFormat, is_dask
 
 app = typer.Typer(
     name="icqr",
@@ -24,6 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+#: Rows of the built-in data.
+_BUILT_IN = 8000
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -60,11 +64,22 @@ def _every_command(
     pass
 
 
+def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command: its docstring is the help, with each paragraph on one line, and examples follow."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        epilog = "\n".join(["Examples:", *(f"  {example}" for example in examples)])
+        return app.command(help=text, epilog=epilog)(function)
+
+    return register
+
+
 # -- The commands ----------------------------------------------------------------------------------------
 
 
 @command(
-    app,
     "icqr compare",
     "icqr compare bike",
     "icqr compare sales.csv --target price --coverage 0.8 --report sales.html",
@@ -72,12 +87,27 @@ def _every_command(
     "icqr compare sales.csv.gz --target price --json > sales.json",
 )
 def compare(
-    source: Source,
-    setting: Setting,
-    text_format: TextFormat,
     data: options.DataOrNothing = None,
+    target: options.Target = None,
+    drop_missing: options.DropMissing = False,
+    ignore: options.Ignore = None,
+    coverage: options.Coverage = 0.9,
+    model: options.Model = "hist",
+    groups: options.Groups = None,
+    partition: options.Partition = None,
+    small_groups: options.SmallGroupsPolicy = "pooled",
+    y_min: options.YMin = None,
+    y_max: options.YMax = None,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    no_header: options.NoHeader = False,
     report: Annotated[
-        str | None, option("FILE", "The report, HTML. Without this option: report.html; with --json, none.")
+        str | None,
+        typer.Option(metavar="FILE", help="The report, HTML. Without this option: report.html; with --json, none."),
     ] = None,
     json: options.AsJson = False,
 ) -> None:
@@ -87,14 +117,34 @@ def compare(
     methods are compared (the paper's split, drawn at random). The recommended setting (see icqr fit --recommended) has
     the same rows and fits its own model, which takes several times as long. Without DATA, built-in data are used.
     """
-    from icqr.cli.judging import compare_methods
+    text_format = TextFormat(encoding, decimal, thousands, dates, no_header)
+    from icqr._libraries import seeded
+    from icqr.auditing.findings import as_json
+    from icqr.cli import judging, models
+    from icqr.cli.reading import read_rows
 
     report = "report.html" if report is None and not json else report
-    compare_methods(data, source, text_format, setting, report, json)
+    estimator = seeded(models.make_model(model), seed)
+    parameters = models.make_parameters(estimator, coverage, groups, partition, small_groups, y_min, y_max, seed, jobs)
+    judging.check_report(report)
+    with progress() as show:
+        show("Reading the data")
+        if data is None:
+            from icqr.datasets import make_heteroscedastic
+
+            X, y = make_heteroscedastic(_BUILT_IN, random_state=0, return_X_y=True)
+            described = f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)"
+        else:
+            described, X, y = read_rows(data, target, ignore or [], drop_missing, text_format)
+        models.check_features(X, groups, model, estimator)
+        comparison, summary = judging.compare_methods(described, X, y, model, groups, parameters, report, show)
+    if json:
+        typer.echo(as_json(summary))
+    else:
+        judging.say_comparison(summary, comparison.findings, report)
 
 
 @command(
-    app,
     "icqr fit sales.csv --target price --out sales.icqr",
     "icqr fit sales.csv --target price --recommended --out sales.icqr",
     "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
@@ -104,117 +154,174 @@ def compare(
 )
 def fit(
     data: options.Data,
-    source: Source,
-    out: Annotated[str, option("FILE", "The model's file; its name ends in .icqr.")],
-    setting: Setting,
-    text_format: TextFormat,
-    engine: Engine,
+    out: Annotated[str, typer.Option(metavar="FILE", help="The model's file; its name ends in .icqr.")],
+    target: options.Target = None,
+    drop_missing: options.DropMissing = False,
+    ignore: options.Ignore = None,
+    coverage: options.Coverage = 0.9,
+    model: options.Model = "hist",
     recommended: Annotated[
         bool,
-        flag(
+        typer.Option(
             "--recommended",
-            "The recommended setting: bounds in two stages, groups chosen from the training rows. Takes several "
+            help="The recommended setting: bounds in two stages, groups chosen from the training rows. Takes several "
             "times as long.",
         ),
     ] = False,
+    groups: options.Groups = None,
+    partition: options.Partition = None,
+    small_groups: options.SmallGroupsPolicy = "pooled",
+    y_min: options.YMin = None,
+    y_max: options.YMax = None,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    no_header: options.NoHeader = False,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
 ) -> None:
     """Fit ICQR and keep it in a file.
 
     A third of the rows, drawn at random, is set aside for calibration.
     """
-    groups = "--groups" if setting.groups is not None else "--partition" if setting.partition is not None else None
-    if recommended and groups is not None:
-        raise typer.BadParameter(
-            f"--recommended and {groups} can't both be given: the recommended setting chooses the groups"
-        )
-    if engine.is_dask(text_format):
-        from icqr.cli.on_dask import fit_on_dask
-
-        fit_on_dask(data, source, setting, recommended, out, engine.scheduler)
-        return
+    text_format = TextFormat(encoding, decimal, thousands, dates, no_header)
+    on_dask = is_dask(engine, scheduler, text_format)
     from icqr.cli import models
-    from icqr.cli.data import read_rows
 
-    models.check_destination(out, "--out", models.MODEL_ENDINGS)
-    estimator = models.make_model(setting.model)
-    with progress(3) as begin:
-        begin("Reading the data")
-        described, X, y = read_rows(data, source, text_format)
-        parameters = models.make_parameters(setting, estimator, X.columns, recommended)
-        models.check_no_gaps(setting.model, estimator, X)
-        begin(f"Fitting and calibrating ({setting.model})", own_bar=setting.model == "network")
-        model = icqr.ICQR(**parameters).fit(X, y)
-        begin("Writing the model")
-        icqr.save(model, out)
-    models.say_fitted(described, model, out)
+    models.check_destination(out, "--out", [".icqr"])
+    estimator = models.make_model(model)
+    parameters = models.make_parameters(
+        estimator, coverage, groups, partition, small_groups, y_min, y_max, seed, jobs, recommended
+    )
+    with progress() as show:
+        if on_dask:
+            from icqr.cli.on_dask import fit_on_dask
+
+            described, fitted = fit_on_dask(
+                data, target, ignore or [], drop_missing, model, parameters, scheduler, show
+            )
+        else:
+            from icqr.cli.reading import read_rows
+
+            show("Reading the data")
+            described, X, y = read_rows(data, target, ignore or [], drop_missing, text_format)
+            models.check_features(X, groups, model, estimator)
+            show(f"Fitting and calibrating ({model})")
+            fitted = icqr.ICQR(**parameters).fit(X, y)
+        show("Writing the model")
+        icqr.save(fitted, out)
+    say(f"Data: {described}.")
+    models.say_model(fitted)
+    say(f"Model: {out} ({Path(out).stat().st_size / 1000:,.0f} kB)")
 
 
 @command(
-    app,
     "icqr predict sales.icqr new.csv --out intervals.parquet",
     "icqr predict sales.icqr new.csv --keep id --coverage 0.8 --out intervals.csv",
     "cat new.csv | icqr predict sales.icqr - | head",
     'icqr predict sales.icqr "new/*.parquet" --engine dask --out intervals',
 )
 def predict(
-    model: options.ModelFile, data: options.Data, wanted: PredictOptions, text_format: TextFormat, engine: Engine
+    model: options.ModelFile,
+    data: options.Data,
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
+            "With --engine dask: a new folder, of Parquet files.",
+        ),
+    ] = "-",
+    coverage: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Another coverage than the model's own.", callback=options.check_coverage),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
+    ] = False,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="COL", help="Copy a column of DATA, for example an id; may be repeated.")
+    ] = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    no_header: options.NoHeader = False,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
 ) -> None:
     """Predict intervals: lower, median, upper, group and promised coverage, a row for each row of DATA, in its order.
 
     Columns that the model does not use are ignored, the target among them.
     """
-    if engine.is_dask(text_format):
+    text_format, kept = TextFormat(encoding, decimal, thousands, dates, no_header), keep or []
+    if is_dask(engine, scheduler, text_format):
         from icqr.cli.on_dask import predict_on_dask
 
-        predict_on_dask(model, data, wanted, engine.scheduler)
+        with progress() as show:
+            words = predict_on_dask(model, data, out, coverage, explain, kept, scheduler, show)
+        say(words)
         return
-    from icqr.cli import models
-    from icqr.cli.data import read_data
+    import pandas as pd
 
-    if wanted.out != "-":
-        models.check_destination(wanted.out, "--out", models.TABLE_ENDINGS)
-    with progress(3) as begin:
-        begin("Reading the model and the data")
+    from icqr.cli import models
+    from icqr.cli.notes import notes_on_novelty
+    from icqr.cli.reading import read_data
+
+    if out != "-":
+        models.check_destination(out, "--out", models.TABLE_ENDINGS)
+    with progress() as show:
+        show("Reading the model and the data")
         fitted = models.load_model(model)
         as_text, only = models.columns_to_read(fitted)
-        table = read_data(data, text_format, as_text=as_text, only=only, keep=wanted.kept)
-        X = models.features_of(fitted, table, wanted.kept, "--keep")
-
-        begin(f"Predicting {len(X):,} rows")
-        explained = fitted.explain(X, wanted.coverage)
-        predicted = models.chosen_columns(explained, wanted)
-        models.note_novel_rows(explained["novelty"], int(fitted.calibration_.sizes.sum()))
-
-        begin("Writing the intervals")
-        models.write_table([table.kept[wanted.kept], predicted], wanted.out)
-    if wanted.out != "-":
-        say(models.predicted_words(fitted, wanted, len(X), int((explained["promised"] == 0).sum())))
+        table = read_data(data, text_format, as_text=as_text, only=only, keep=kept)
+        X = models.features_of(fitted, table, kept, "--keep")
+        show(f"Predicting {len(X):,} rows")
+        explained = fitted.explain(X, coverage)
+        predicted = models.chosen_columns(explained, explain, kept)
+        note(*notes_on_novelty(explained["novelty"], int(fitted.calibration_.sizes.sum())))
+        show("Writing the intervals")
+        models.write_table(pd.concat([table.kept[kept], predicted], axis=1), out)
+    if out != "-":
+        without = int((explained["promised"] == 0).sum())
+        say(models.predicted_words(coverage or fitted.coverage, len(X), without, out))
 
 
 @command(
-    app,
     "icqr recalibrate sales.icqr october.csv --target price",
     "icqr recalibrate sales.icqr october.csv --target price --out october.icqr",
 )
 def recalibrate(
     model: options.ModelFile,
     data: options.Data,
-    text_format: TextFormat,
     target: options.Target = None,
-    out: Annotated[str | None, option("FILE", "Another file. Without this option MODEL is replaced.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Another file. Without this option MODEL is replaced.")
+    ] = None,
     drop_missing: options.DropMissing = False,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    no_header: options.NoHeader = False,
 ) -> None:
     """Calibrate a model with fresh rows; its quantile model and groups stay as they are.
 
     DATA must hold rows that the model was not fitted on, with the target.
     """
     from icqr.cli import models
-    from icqr.cli.data import check_column, check_numbers, read_data
+    from icqr.cli.columns import check_column, check_numbers
+    from icqr.cli.reading import read_data
 
+    text_format = TextFormat(encoding, decimal, thousands, dates, no_header)
     out = model if out is None else out
-    models.check_destination(out, "--out", models.MODEL_ENDINGS)
-    with progress(3) as begin:
-        begin("Reading the model and the data")
+    models.check_destination(out, "--out", [".icqr"])
+    with progress() as show:
+        show("Reading the model and the data")
         fitted = models.load_model(model)
         as_text, only = models.columns_to_read(fitted)
         wanted = None if only is None else [*only, *filter(None, [target])]
@@ -227,50 +334,78 @@ def recalibrate(
                 f"--target {target}: the model was trained on this column, so it can't be what it predicts"
             )
         check_column(table.names, target, "--target")
-        rows = check_numbers(table.frame, {"--target": target}, drop_missing)
-        X = models.features_of(fitted, replace(table, frame=rows), [target], "--target")
-
-        begin(f"Calibrating with {len(X):,} rows")
-        fitted.calibrate(X, rows[target])
-        begin("Writing the model")
+        table.frame = check_numbers(table.frame, {"--target": target}, drop_missing)
+        X = models.features_of(fitted, table, [target], "--target")
+        show(f"Calibrating with {len(X):,} rows")
+        fitted.calibrate(X, table.frame[target])
+        show("Writing the model")
         icqr.save(fitted, out)
     models.say_model(fitted)
     say(f"Model: {out}, calibrated with {len(X):,} rows of {table.name}")
 
 
 @command(
-    app,
     "icqr audit intervals.csv --target y --lower lo --upper hi --coverage 0.9",
     "icqr audit intervals.parquet --target y --lower lo --upper hi --coverage 0.9 --groups region --report audit.html",
     'icqr audit "intervals/*.parquet" --target y --lower lower --upper upper --coverage 0.9 --engine dask',
 )
-def audit(data: options.Data, wanted: AuditOptions, text_format: TextFormat, engine: Engine) -> None:
+def audit(
+    data: options.Data,
+    target: Annotated[str, typer.Option(metavar="COL", help="The column of what happened.")],
+    lower: Annotated[str, typer.Option(metavar="COL", help="The column of lower bounds.")],
+    upper: Annotated[str, typer.Option(metavar="COL", help="The column of upper bounds.")],
+    coverage: Annotated[
+        float, typer.Option(metavar="SHARE", help="What the intervals promise.", callback=options.check_coverage)
+    ],
+    groups: Annotated[str | None, typer.Option(metavar="COL", help="Judge each value of this column.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write a report, HTML.")] = None,
+    json: options.AsJson = False,
+    seed: options.Seed = 0,
+    drop_missing: options.DropMissing = False,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    no_header: options.NoHeader = False,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
+) -> None:
     """Say where the intervals of any library hold and where they do not.
 
     The other columns of DATA are searched for regions in which the promise fails; rows must be ones that the intervals'
     model has not seen.
     """
-    if engine.is_dask(text_format):
-        from icqr.cli.on_dask import audit_on_dask
+    text_format = TextFormat(encoding, decimal, thousands, dates, no_header)
+    on_dask = is_dask(engine, scheduler, text_format)
+    from icqr.auditing.findings import as_json
+    from icqr.cli import judging
 
-        audit_on_dask(data, wanted, engine.scheduler)
-        return
-    from icqr.cli.data import check_numbers, read_data
-    from icqr.cli.judging import check_report, judge, say_audit
+    judging.check_report(report)
+    columns = {"--target": target, "--lower": lower, "--upper": upper}
+    counted: list[str] = []
+    with progress() as show:
+        if on_dask:
+            from icqr.cli.on_dask import sample_intervals
 
-    check_report(wanted.report)
-    with progress(2) as begin:
-        begin("Reading the data")
-        table = read_data(data, text_format)
-        for text in table.notes:
-            note(text)
-        rows = check_numbers(table.frame, wanted.columns, wanted.drop_missing)
-        begin(f"Checking {len(rows):,} intervals")
-        result, summary = judge(rows, wanted, f"{table.name} ({len(rows):,} rows)")
-    say_audit(result, summary, wanted)
+            described, rows, counted = sample_intervals(data, columns, groups, drop_missing, scheduler, show)
+        else:
+            from icqr.cli.columns import check_numbers
+            from icqr.cli.reading import read_data
+
+            show("Reading the data")
+            table = read_data(data, text_format)
+            note(*table.notes)
+            rows = check_numbers(table.frame, columns, drop_missing)
+            described = f"{table.name} ({len(rows):,} rows)"
+        show(f"Checking {len(rows):,} intervals")
+        result, summary = judging.judge(rows, columns, groups, coverage, seed, described, report)
+    if json:
+        typer.echo(as_json(summary | ({"all_rows": counted} if counted else {})))
+    else:
+        judging.say_audit(result, summary, counted, report)
 
 
-@command(app, "icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
+@command("icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
 def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     """Say what is in a model's file: what is promised, its groups, its columns. Nothing in the file is run."""
     from icqr.auditing.findings import as_json
@@ -280,20 +415,24 @@ def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     fitted = models.load_model(model)
     kinds = models.kinds_of_columns(fitted)
     if json:
-        say_json(as_json(summarize(fitted) | {"columns": kinds}))
+        typer.echo(as_json(summarize(fitted) | {"columns": kinds}))
         return
     models.say_model(fitted)
     words = [f"{name!r} ({kind})" for name, kind in kinds.items()]
     say(f"Columns: {', '.join(words[:50])}{f' and {len(words) - 50} more' if len(words) > 50 else ''}.")
 
 
-@command(app, "icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
+@command("icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
 def plan(
-    rows: Annotated[int | None, option("N", "Calibration rows in all.", min=0)] = None,
+    rows: Annotated[int | None, typer.Option(metavar="N", help="Calibration rows in all.", min=0)] = None,
     coverage: options.Coverage = 0.9,
-    n_groups: Annotated[int, option("N", "Groups, equally large.", min=1)] = 1,
-    precision: Annotated[float | None, option("SHARE", "How far off it may be: 0.02 is two points.")] = None,
-    confidence: Annotated[float, option("SHARE", "The share of calibrations that this is for.")] = 0.9,
+    n_groups: Annotated[int, typer.Option(metavar="N", help="Groups, equally large.", min=1)] = 1,
+    precision: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="How far off it may be: 0.02 is two points.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(metavar="SHARE", help="The share of calibrations that this is for.")
+    ] = 0.9,
     json: options.AsJson = False,
 ) -> None:
     """Say how many calibration rows are needed, and how near to the promise a number of them comes."""
@@ -302,7 +441,7 @@ def plan(
 
     planned = icqr.plan(rows, coverage, n_groups, precision=precision, confidence=confidence)
     if json:
-        say_json(planned.to_json())
+        typer.echo(planned.to_json())
         return
     say(planned.sentence, "bold")
     say()
@@ -315,7 +454,7 @@ def plan(
     say_sheet(Sheet(columns, cells, caption))
 
 
-@command(app, "icqr datasets", "icqr datasets --json")
+@command("icqr datasets", "icqr datasets --json")
 def datasets(json: options.AsJson = False) -> None:
     """List the data sets that can stand for DATA."""
     from icqr._sheet import Sheet
@@ -324,7 +463,7 @@ def datasets(json: options.AsJson = False) -> None:
 
     known = list_datasets()
     if json:
-        say_json(as_json(known))
+        typer.echo(as_json(known))
         return
     named = known[["name", "rows", "columns", "target", "available"]]
     sheet = Sheet.from_frame(

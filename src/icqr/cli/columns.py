@@ -1,9 +1,9 @@
-"""Columns of a user's table as numbers or text: decimal signs, thousands and dates, with notes on what is in doubt."""
+"""Columns of a user's table as numbers or text. What can be read in two ways is an error that names the option."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,40 +11,27 @@ import pandas as pd
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.csv
 except ImportError as error:
     raise ImportError('reading tables needs pyarrow: pip install "icqr[cli]"') from error
 
+from icqr.cli.console import did_you_mean, listed_names
+from icqr.cli.notes import PLAIN_NUMBERS, notes_on_text
 from icqr.cli.options import TextFormat
 
 #: Texts that stand for a missing value in CSV files.
-MISSING = (*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>")
-PLAIN_NUMBERS = "written without unit, currency sign and separated thousands"
-#: A column of fewer different values may be of categories.
-FEWEST_VALUES = 20
+_MISSING = pa.array([*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>"])
 _DAYS = "they are taken as days since 1970-01-01"
 _NUMBER = r"[+-]?\d+(\.\d+)?"
 #: Numbers with a comma, or with thousands parted by some sign.
 _SIGNED_NUMBER = re.compile(r"[+-]?(\d+,\d+|\d{1,3}([,.' ])\d{3}(\2\d{3})*([.,]\d+)?)")
-_FIRST_NUMBER = re.compile(r"\d[\d.,']*")
-_NUMBER_WITH_UNIT = re.compile(rf"[€$£]? ?-?{_FIRST_NUMBER.pattern} ?([€$£%]|[A-Za-z]{{1,6}}[23²³]?)?")
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
-_TIME = r"([ T]\d{1,2}:\d{2}(:\d{2})?)?"
 #: Other dates are told apart from text by a year of four digits.
 _OTHER_DATE = re.compile(
-    rf"(\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{4}}|\d{{4}}[./-]\d{{1,2}}[./-]\d{{1,2}}|\d{{1,2}}[ -][A-Za-z]{{3}}[ -]\d{{4}})"
-    rf"{_TIME}|\d{{8}}T\d{{6}}"
+    r"(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[ -][A-Za-z]{3}[ -]\d{4})"
+    r"([ T]\d{1,2}:\d{2}(:\d{2})?)?|\d{8}T\d{6}"
 )
-#: What may be a date, and is only noted.
-_MAYBE_DATE = re.compile(
-    r"(\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[ -][A-Za-z]{3}[ -](\d{4}|\d{2})|"
-    rf"[A-Za-z]{{3,9}}\.? \d{{1,2}},? \d{{4}}|\d{{1,2}}\.? [A-Za-z]{{4,9}} \d{{4}}){_TIME}"
-)
-
-
-def is_written_index(name: str) -> bool:
-    """Tell whether pandas gave this name, to an index without one, when it wrote Parquet: no column of the user's."""
-    return re.fullmatch(r"__index_level_\d+__", name) is not None
 
 
 def is_text(kind: Any) -> bool:
@@ -53,14 +40,69 @@ def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def as_series(values: Any, name: str, as_text: bool, text_format: TextFormat, notes: list[str]) -> pd.Series[Any]:
+# -- Texts of a CSV file ---------------------------------------------------------------------------------
+
+
+def with_gaps(texts: Any) -> Any:
+    """Return the texts of a CSV file, missing where they stand for a missing value."""
+    return pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), _MISSING), None, texts)
+
+
+def parsed(texts: Any, text_format: TextFormat) -> Any:
+    """Return texts as what all of them are: whole numbers, numbers, true/false or times of day; else as they are.
+
+    Examples
+    --------
+    >>> parsed(pa.chunked_array([["1.250", "-3,5", None]]), TextFormat(thousands=".")).to_pylist()
+    [1250.0, -3.5, None]
+    """
+    values, kinds = pc.utf8_trim_whitespace(texts), [pa.int64(), pa.float64(), pa.bool_()]
+    thousands, decimal = text_format.thousands, text_format.decimal_sign
+    if thousands is not None or decimal != ".":
+        parted = "" if thousands is None else rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+|"
+        form = rf"^[+-]?({parted}\d+)({re.escape(decimal)}\d+)?([eE][+-]?\d+)?$"
+        if pc.all(pc.match_substring_regex(values, form)).as_py() is False:
+            kinds = [pa.bool_()]
+        else:
+            values = values if thousands is None else pc.replace_substring(values, thousands, "")
+            values = pc.replace_substring(values, decimal, ".")
+
+    for kind in kinds:
+        try:
+            return values.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    try:
+        return pc.binary_join_element_wise("1970-01-01 ", values, "").cast(pa.timestamp("us")).cast(pa.time64("us"))
+    except pa.ArrowInvalid:
+        return texts
+
+
+def as_written(texts: Any, text_format: TextFormat) -> pd.Series[Any]:
+    """Return a column of a CSV file as its text, or as numbers if that changes no more than how they are written.
+
+    Leading zeros, and digits beyond the 15th, would be lost: an id that has them stays text.
+    """
+    values = with_gaps(texts)
+    plain = pc.match_substring_regex(values, rf"^-?(0|[1-9]\d*)({re.escape(text_format.decimal_sign)}\d+)?$")
+    if values.null_count < len(values) and pc.all(pc.and_(plain, pc.less_equal(pc.utf8_length(values), 15))).as_py():
+        return pd.Series(parsed(values, text_format).to_pandas(integer_object_nulls=True))
+    return pd.Series(pc.if_else(pc.equal(texts, ""), None, texts).to_pandas(), dtype=object)
+
+
+# -- Columns of any file ---------------------------------------------------------------------------------
+
+
+def as_series(
+    values: Any, name: str, text_format: TextFormat, notes: list[str], *, as_text: bool = False
+) -> pd.Series[Any]:
     """Return an Arrow column as numbers or text, dates as days, and add to `notes` what was done to it.
 
     Examples
     --------
     >>> notes = []
     >>> dates = pa.chunked_array([["2024-03-01", None]]).cast(pa.timestamp("s"))
-    >>> as_series(dates, "day", False, TextFormat(), notes).tolist()
+    >>> as_series(dates, "day", TextFormat(), notes).tolist()
     [19783.0, nan]
     >>> notes
     ["column 'day' holds dates: they are taken as days since 1970-01-01"]
@@ -73,8 +115,6 @@ def as_series(values: Any, name: str, as_text: bool, text_format: TextFormat, no
         return pd.Series(values.cast(pa.string()).to_pandas())
     if is_text(kind):
         return _from_text(pd.Series(values.to_pandas()), name, text_format, notes)
-    if kinds.is_null(kind):
-        return pd.Series(np.full(len(values), np.nan))
 
     in_microseconds = None
     if kinds.is_date(kind) or kinds.is_timestamp(kind):
@@ -88,7 +128,8 @@ def as_series(values: Any, name: str, as_text: bool, text_format: TextFormat, no
         numbers = values.cast(in_microseconds, safe=False).cast(pa.int64()).to_pandas()
         return pd.Series(numbers.to_numpy(dtype=np.float64, na_value=np.nan) / 86_400_000_000)
 
-    if kinds.is_decimal(kind) or kinds.is_float16(kind) or (kinds.is_boolean(kind) and values.null_count):
+    has_gaps = kinds.is_null(kind) or (kinds.is_boolean(kind) and values.null_count)
+    if has_gaps or kinds.is_decimal(kind) or kinds.is_float16(kind):
         return pd.Series(values.cast(pa.float64()).to_pandas())
     if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
         return pd.Series(values.to_pandas())
@@ -98,37 +139,12 @@ def as_series(values: Any, name: str, as_text: bool, text_format: TextFormat, no
     )
 
 
-def as_written(column: pd.Series[Any], decimal: str) -> pd.Series[Any]:
-    """Return a column of a CSV file as its text, or as numbers if that changes no more than how they are written.
-
-    Leading zeros, and digits beyond the 15th, would be lost: an id that has them stays text.
-    """
-    known = column[~column.isin(["", *MISSING])]
-    plain = known.str.fullmatch(rf"-?(0|[1-9]\d*)({re.escape(decimal)}\d+)?") & (known.str.count(r"\d") <= 15)
-    if not len(known) or not plain.all():
-        return column.astype(object).where(column != "", None)
-    numbers = pd.to_numeric(known.str.replace(decimal, ".", regex=False))
-    return (numbers.astype("Int64") if numbers.dtype.kind == "i" else numbers).reindex(column.index)
-
-
-# -- Text ------------------------------------------------------------------------------------------------
-
-
 def _from_text(column: pd.Series[Any], name: str, text_format: TextFormat, notes: list[str]) -> pd.Series[Any]:
-    """Return text as it is, or as the numbers or dates that it is the written form of; refuse what is in doubt."""
+    """Return text as it is, or dates as days; refuse what may be meant as numbers or dates of an unknown form."""
     distinct = pd.Series(column.dropna().unique(), dtype=object)
     if not len(distinct):
         return column
-
-    if text_format.thousands is not None:
-        thousands, decimal = re.escape(text_format.thousands), re.escape(text_format.decimal_sign)
-        written = rf"[+-]?(\d{{1,3}}({thousands}\d{{3}})+|\d+)({decimal}\d+)?"
-        if distinct.str.fullmatch(written).all():
-            plain = distinct.str.replace(text_format.thousands, "", regex=False)
-            numbers = plain.str.replace(text_format.decimal_sign, ".", regex=False).astype(float)
-            return column.map(dict(zip(distinct, numbers, strict=True))).astype(float)
-
-    elif text_format.decimal is None:
+    if text_format.decimal is None and text_format.thousands is None:
         signed = distinct.str.fullmatch(_SIGNED_NUMBER)
         if signed.any() and (signed | distinct.str.fullmatch(_NUMBER)).all():
             raise ValueError(
@@ -136,78 +152,71 @@ def _from_text(column: pd.Series[Any], name: str, text_format: TextFormat, notes
                 "decimal sign, or which sign is between --thousands (--decimal . keeps them as text)"
             )
 
-    days = _days_of(distinct, name, text_format.dates)
-    if days is not None:
-        how = "" if text_format.dates is None else f" ({text_format.dates})"
-        notes.append(f"column {name!r} holds dates{how}: {_DAYS}")
-        return column.map(dict(zip(distinct, days, strict=True))).astype(float)
-    doubt = _doubt(column, distinct)
-    if doubt is not None:
-        notes.append(f"column {name!r} is taken as text{doubt}")
-    return column
-
-
-def _days_of(distinct: pd.Series[Any], name: str, date_format: str | None) -> pd.Series[Any] | None:
-    """Return the days since 1970 that texts stand for; None if they are no dates."""
     is_iso = bool(distinct.str.fullmatch(_ISO_DATE).all())
-    if is_iso or date_format is not None:
-        parsed = pd.to_datetime(distinct, format="ISO8601" if is_iso else date_format, errors="coerce", utc=True)
-        if parsed.notna().all():
-            return (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-        if is_iso or parsed.notna().mean() > 0.5:
-            odd = distinct[parsed.isna()].iloc[0]
+    date_format = "ISO8601" if is_iso else text_format.dates
+    if date_format is not None:
+        dates = pd.to_datetime(distinct, format=date_format, errors="coerce", utc=True)
+        if dates.notna().all():
+            notes.append(f"column {name!r} holds dates{'' if is_iso else f' ({date_format})'}: {_DAYS}")
+            days = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+            return column.map(dict(zip(distinct, days, strict=True))).astype(float)
+        if is_iso or dates.notna().mean() > 0.5:
             how = "as 2024-03-31" if is_iso else f"as --dates {date_format} says"
             raise ValueError(
-                f"column {name!r} holds dates, but {odd!r} can't be read {how}; mend it, or --ignore {name}"
+                f"column {name!r} holds dates, but {distinct[dates.isna()].iloc[0]!r} can't be read {how}; mend it, or "
+                f"--ignore {name}"
             )
     if distinct.str.fullmatch(_OTHER_DATE).all():
         raise ValueError(
             f"column {name!r} holds dates like {distinct.iloc[0]!r}; say how they are written, for example --dates "
             f"%d.%m.%Y for 31.12.2024, or --ignore {name}"
         )
-    return None
+    notes += notes_on_text(name, column, distinct)
+    return column
 
 
-def _doubt(column: pd.Series[Any], distinct: pd.Series[Any]) -> str | None:
-    """Return why a column of text may be meant as numbers or dates, if it may: the end of a sentence."""
-    other = distinct[pd.to_numeric(distinct, errors="coerce").isna()].tolist()
-    numbers = 1 - column.dropna().isin(other).mean()
-    if numbers > 0.5:
-        values = ", ".join(repr(value) for value in other[:3]) + (" …" if len(other) > 3 else "")
-        return f": {numbers:.0%} of its values are numbers, but not {values}"
-
-    head = distinct[:1000]
-    dates = head.str.fullmatch(_MAYBE_DATE)
-    if dates.mean() > 0.5 and not dates.all():
-        return f": most of its values are dates, but not {head[~dates].iloc[0]!r}"
-    if len(distinct) < FEWEST_VALUES:
-        return None
-    if dates.all():
-        return f", but its values look like dates, for example {distinct[0]!r}; say how they are written with --dates"
-
-    units = head.str.replace(_FIRST_NUMBER, "", n=1, regex=True)
-    if head.str.fullmatch(_NUMBER_WITH_UNIT).mean() > 0.9 and (units == units.mode()[0]).mean() > 0.9:
-        return f", but its values look like numbers, for example {distinct[0]!r}; numbers are read if {PLAIN_NUMBERS}"
-    return None
+# -- Checks ----------------------------------------------------------------------------------------------
 
 
-def maybe_thousands(sample: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """Yield columns, and notes on them, whose decimal points all have three digits behind them, or are not there.
+def check_column(known: Iterable[Any], name: str, option: str) -> None:
+    """Raise if a name is not among the columns' names."""
+    columns = [str(column) for column in known]
+    if name in columns:
+        return
+    hint = did_you_mean(name, columns)
+    if not hint and pd.to_numeric(pd.Series(columns, dtype=object), errors="coerce").notna().all():
+        hint = "; if the first line of the file is a row and not the columns' names, say --no-header"
+    raise ValueError(f"{option}: there is no column {name!r}; columns are {listed_names(columns)}{hint}")
 
-    Examples
-    --------
-    >>> [(name, text)] = maybe_thousands([["price"], ["6.139"], ["906"], ["1.506"], ["12.000"]])
-    >>> text.partition(". ")[0]
-    "column 'price': '6.139' is read as 6.139, and '906' as 906"
-    """
-    header, *rows = sample or [[]]
-    for place, name in enumerate(column.strip() for column in header):
-        values = [row[place].strip() for row in rows if len(row) > place and row[place].strip() not in MISSING]
-        pointed = [value for value in values if "." in value]
-        whole = [value for value in values if "." not in value]
-        if len(pointed) < 3 or not whole:
-            continue
-        is_parted = all(re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", value) for value in pointed)
-        if is_parted and all(re.fullmatch(r"[+-]?\d{1,3}", value) for value in whole):
-            example = f"{pointed[0]!r} is read as {pointed[0]}, and {whole[0]!r} as {whole[0]}"
-            yield name, f"column {name!r}: {example}. If the point separates thousands, say --thousands ."
+
+def check_numbers(frame: pd.DataFrame, names: Mapping[str, str], drop_missing: bool) -> pd.DataFrame:
+    """Return the rows in which these columns, after their options, are known numbers; refuse text and gaps."""
+    for option, name in names.items():
+        check_column(frame.columns, name, option)
+        column = frame[name]
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            known = column.dropna()
+            wrong = known[pd.to_numeric(known.astype(object), errors="coerce").isna()]
+            example = (
+                f"{wrong.iloc[0]!r} in row {wrong.index[0]:,}, counted from 0" if len(wrong) else "numbers as text"
+            )
+            raise ValueError(
+                f"{option}: column {name!r} must hold numbers, but {len(wrong):,} of {len(known):,} values are text, "
+                f"for example {example}; numbers are read if {PLAIN_NUMBERS}"
+            )
+    missing = frame[list(names.values())].isna()
+    rows = missing.any(axis=1)
+    check_gaps(missing.sum(), int(rows.sum()), len(frame), drop_missing)
+    return frame[~rows].reset_index(drop=True) if rows.any() else frame
+
+
+def check_gaps(gaps: pd.Series[int], without: int, n_rows: int, drop_missing: bool) -> None:
+    """Raise if columns have gaps that the user did not say to drop, or nothing else; `without` counts their rows."""
+    if without and not drop_missing:
+        first = gaps.index[gaps > 0][0]
+        raise ValueError(
+            f"column {first!r} is missing in {gaps[first]:,} of {n_rows:,} rows; --drop-missing would leave out "
+            f"{without:,} rows and keep {n_rows - without:,}"
+        )
+    if without == n_rows:
+        raise ValueError(f"columns {listed_names(gaps.index)} have no row without a missing value; nothing is left")

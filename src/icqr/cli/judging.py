@@ -1,9 +1,10 @@
-"""icqr compare and audit: how good intervals are."""
+"""The steps of icqr compare and icqr audit: methods fitted on the same rows, and what is said of their intervals."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -14,27 +15,17 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
 from icqr import CQR, ICQR, QR, Naive, QuantileModel, ResidualQuantiles
-from icqr._libraries import seeded
 from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
 from icqr._rows import check_target
 from icqr._sheet import Column, Sheet
 from icqr._tables import FloatArray
-from icqr.auditing import Audit, audit, compare
-from icqr.auditing.findings import as_json
+from icqr.auditing import Audit, Comparison, audit, compare
 from icqr.calibration import quantile_levels
-from icqr.cli.console import Begin, listed_names, note, progress, say, say_all, say_json, say_sheet
-from icqr.cli.data import check_column, read_rows
-from icqr.cli.models import (
-    LIBRARIES,
-    PREDICTED,
-    check_destination,
-    check_no_gaps,
-    make_model,
-    make_parameters,
-    shared_parameters,
-)
-from icqr.cli.options import AuditOptions, Setting, Source, TextFormat
+from icqr.cli.columns import check_column
+from icqr.cli.console import Show, listed_names, note, say, say_sheet
+from icqr.cli.models import LIBRARIES, PREDICTED, check_destination
+from icqr.cli.options import ModelName
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
 
@@ -71,74 +62,63 @@ class _SharedMedian(_SharedBounds):
 
 
 def compare_methods(
-    data: str | None,
-    source: Source,
-    text_format: TextFormat,
-    setting: Setting,
+    described: str,
+    X: pd.DataFrame,
+    y: pd.Series[Any],
+    model: ModelName,
+    groups: str | None,
+    parameters: dict[str, Any],
     report_path: str | None,
-    json: bool,
-) -> None:
-    """Fit the five methods on the same rows, compare them on others, and print or write what was found."""
-    estimator = seeded(make_model(setting.model), setting.seed)
-    check_report(report_path)
-    with progress(6) as begin:
-        begin("Reading the data")
-        described, X, y = read_rows(data, source, text_format)
-        check_target(y, len(y), setting.y_limits)
-        parameters = make_parameters(setting, estimator, X.columns, recommended=False)
-        check_no_gaps(setting.model, estimator, X)
+    show: Show,
+) -> tuple[Comparison, dict[str, Any]]:
+    """Fit the five methods on the same rows, compare them on others and write the report; return a summary, too."""
+    y_min, y_max = parameters["y_min"], parameters["y_max"]
+    check_target(y, len(y), (-math.inf if y_min is None else y_min, math.inf if y_max is None else y_max))
+    # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
+    seed = parameters["random_state"]
+    X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=seed)
+    X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=seed)
+    methods, seconds = _fit_methods(parameters, X_train, y_train, X_cal, y_cal, show)
+    show("Checking the five methods")
+    comparison = compare(methods, X_test, y_test, groups=groups, random_state=seed)
 
-        # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
-        X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=setting.seed)
-        X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=setting.seed)
-        methods, seconds = _fit_methods(setting, parameters, X_train, y_train, X_cal, y_cal, begin)
-        begin("Checking the five methods")
-        comparison = compare(methods, X_test, y_test, groups=setting.groups, random_state=setting.seed)
-
-        begin("Putting the results together")
-        library = LIBRARIES[setting.model][0]
-        about = {
-            "data": described,
-            "split": f"{len(y_train):,} rows to train, {len(y_cal):,} to calibrate and {len(y_test):,} to compare on "
-            f"(50, 25 and 25 %, as in the paper), drawn at random with seed {setting.seed}",
-            "quantile model": f"--model {setting.model} ({library} {importlib.import_module(library).__version__}), "
-            "fitted once on the training rows; QR, CQR and ICQR use its bounds, Naive its median, and "
-            f"{RECOMMENDED} fits its own on the same rows",
-        }
-        details: dict[str, Any] = {"methods": methods, "about": about, "seconds": seconds}
-        summary = summarize(comparison, X_test, y_test, **details)
-        if report_path is not None:
-            report(comparison, report_path, X_test, y_test, **details)
-    if json:
-        say_json(as_json(summary))
-    else:
-        _say_comparison(summary, comparison.findings, report_path)
+    show("Putting the results together")
+    library = LIBRARIES[model][0]
+    about = {
+        "data": described,
+        "split": f"{len(y_train):,} rows to train, {len(y_cal):,} to calibrate and {len(y_test):,} to compare on "
+        f"(50, 25 and 25 %, as in the paper), drawn at random with seed {seed}",
+        "quantile model": f"--model {model} ({library} {importlib.import_module(library).__version__}), "
+        "fitted once on the training rows; QR, CQR and ICQR use its bounds, Naive its median, and "
+        f"{RECOMMENDED} fits its own on the same rows",
+    }
+    details: dict[str, Any] = {"methods": methods, "about": about, "seconds": seconds}
+    if report_path is not None:
+        report(comparison, report_path, X_test, y_test, **details)
+    return comparison, summarize(comparison, X_test, y_test, **details)
 
 
 def _fit_methods(
-    setting: Setting, parameters: dict[str, Any], X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, begin: Begin
+    parameters: dict[str, Any], X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, show: Show
 ) -> tuple[dict[str, IntervalRegressor], dict[str, float]]:
     """Return the fitted methods, and the seconds that each took; all but the last share one quantile model."""
-    own_bar = setting.model == "network"
-    begin(f"Fitting the quantile model ({setting.model})", own_bar)
+    show("Fitting the quantile model")
     start = perf_counter()
-    estimator = parameters["estimator"]
-    bounds = QuantileModel(estimator, n_jobs=setting.jobs).fit(X, y, quantile_levels(setting.coverage, "both"))
+    estimator, levels = parameters["estimator"], quantile_levels(parameters["coverage"], "both")
+    bounds = QuantileModel(estimator, n_jobs=parameters["n_jobs"]).fit(X, y, levels)
     shared_seconds = perf_counter() - start
 
-    common, shared = shared_parameters(setting), {"estimator": _SharedBounds(bounds)}
+    common = {name: parameters[name] for name in ("coverage", "y_min", "y_max", "random_state", "n_jobs")}
     methods: dict[str, IntervalRegressor] = {
         "Naive": Naive(_SharedMedian(bounds), **common),
-        "QR": QR(**shared, **common),
-        "CQR": CQR(**shared, **common),
-        "ICQR": ICQR(**parameters | shared),
+        "QR": QR(_SharedBounds(bounds), **common),
+        "CQR": CQR(_SharedBounds(bounds), **common),
+        "ICQR": ICQR(**parameters | {"estimator": _SharedBounds(bounds)}),
         RECOMMENDED: ICQR(**parameters | {"estimator": ResidualQuantiles(estimator), "partition": "auto"}),
     }
     seconds: dict[str, float] = {}
-    begin("Finding groups and calibrating")
     for name, method in methods.items():
-        if name == RECOMMENDED:
-            begin(f"Fitting the recommended setting ({setting.model})", own_bar)
+        show(f"Fitting {name}")
         held_out = {} if isinstance(method, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
         start = perf_counter()
         method.fit(X, y, **held_out)
@@ -146,7 +126,8 @@ def _fit_methods(
     return methods, seconds
 
 
-def _say_comparison(summary: dict[str, Any], findings: Sequence[str], report_path: str | None) -> None:
+def say_comparison(summary: dict[str, Any], findings: Sequence[str], report_path: str | None) -> None:
+    """Print what a comparison says."""
     about = summary["computed"]["about"]
     say(f"Data: {about['data']}.")
     say(f"Split: {about['split']}.")
@@ -164,7 +145,8 @@ def _say_comparison(summary: dict[str, Any], findings: Sequence[str], report_pat
     if "groups" in summary:
         say_sheet(_coverage_by_group(summary), most=_MOST_GROUPS)
     say("Findings", "bold")
-    say_all(findings)
+    for sentence in findings:
+        say(f"- {sentence}")
     if report_path is not None:
         say()
         say(f"Report: {report_path} (open it in a browser)")
@@ -188,48 +170,56 @@ def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
 # -- Audit -----------------------------------------------------------------------------------------------
 
 
-def judge(rows: pd.DataFrame, wanted: AuditOptions, described: str) -> tuple[Audit, dict[str, Any]]:
-    """Audit rows and write the report; return the audit, and a summary for machines."""
-    if wanted.groups is not None:
-        check_column(rows.columns, wanted.groups, "--groups")
-    y, intervals = rows[wanted.target], rows[[wanted.lower, wanted.upper]].to_numpy(dtype=float)
+def judge(
+    rows: pd.DataFrame,
+    columns: Mapping[str, str],
+    groups: str | None,
+    coverage: float,
+    seed: int,
+    described: str,
+    report_path: str | None,
+) -> tuple[Audit, dict[str, Any]]:
+    """Audit rows and write the report; return the audit, and a summary for machines.
+
+    `columns` are those of target, lower and upper bounds, after the options that name them.
+    """
+    if groups is not None:
+        check_column(rows.columns, groups, "--groups")
+    target, lower, upper = columns.values()
+    y, intervals = rows[target], rows[[lower, upper]].to_numpy(dtype=float)
     crossed = int((intervals[:, 0] > intervals[:, 1]).sum())
     if crossed:
         raise ValueError(
-            f"--lower {wanted.lower} is above --upper {wanted.upper} in {crossed:,} of {len(rows):,} rows; are the two "
-            "swapped?"
+            f"--lower {lower} is above --upper {upper} in {crossed:,} of {len(rows):,} rows; are the two swapped?"
         )
 
     # No regions are looked for in the groups, which are judged anyway, and in what `icqr predict` wrote.
-    columns = set(rows.columns)
-    written = next((set(known) for known in (EXPLAINED, PREDICTED) if set(known) <= columns), set[Any]())
-    written -= {"lower", "median", "upper", wanted.groups}
+    written = next((set(known) for known in (EXPLAINED, PREDICTED) if set(known) <= set(rows.columns)), set[Any]())
+    written -= {"lower", "median", "upper", groups}
     if written:
         note(f"regions are not looked for in columns that icqr predict wrote: {listed_names(sorted(written))}")
-    left_out = {*wanted.columns.values(), *written, wanted.groups}
+    left_out = {target, lower, upper, groups, *written}
     features = rows[[name for name in rows.columns if name not in left_out]]
     X = features if features.shape[1] else None
 
-    labels = None if wanted.groups is None else rows[wanted.groups]
-    result = audit(y, intervals, X, labels, coverage=wanted.coverage, random_state=wanted.seed)
-    about = {"data": described, "intervals": f"columns {wanted.lower!r} and {wanted.upper!r}"}
-    if wanted.report is not None:
-        report(result, wanted.report, X, y, methods=intervals, about=about)
+    labels = None if groups is None else rows[groups]
+    result = audit(y, intervals, X, labels, coverage=coverage, random_state=seed)
+    about = {"data": described, "intervals": f"columns {lower!r} and {upper!r}"}
+    if report_path is not None:
+        report(result, report_path, X, y, methods=intervals, about=about)
     return result, summarize(result, X, y, methods=intervals, about=about)
 
 
-def say_audit(result: Audit, summary: dict[str, Any], wanted: AuditOptions, counted: Sequence[str] = ()) -> None:
+def say_audit(result: Audit, summary: dict[str, Any], counted: Sequence[str], report_path: str | None) -> None:
     """Print what an audit says; `counted` are sentences on all rows, where the audit is of a sample."""
-    if wanted.json:
-        say_json(as_json(summary))
-        return
     say(result.summary, "bold")
     say()
     sentences = [*counted, *result.findings[:-1]]
+    for sentence in sentences:
+        say(f"- {sentence}")
     if sentences:
-        say_all(sentences)
         say()
     if not counted and "coverage_by_group" in summary:
         say_sheet(replace(tables_of(summary)["coverage_by_group"], note=""), most=_MOST_GROUPS)
-    if wanted.report is not None:
-        say(f"Report: {wanted.report} (open it in a browser)")
+    if report_path is not None:
+        say(f"Report: {report_path} (open it in a browser)")

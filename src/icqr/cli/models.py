@@ -1,16 +1,16 @@
-"""A model of the command: what options make of it, the columns it reads, its file, and what is said about it."""
+"""A model of the command: what options make of it, the columns it reads, its files, and what is said about it."""
 
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import typer
 from sklearn.utils import get_tags
 
 from icqr import GroupPartition, KMeansPartition, ResidualQuantiles, WholePartition, load
@@ -18,37 +18,39 @@ from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
 from icqr.auditing.findings import as_json, promise, records
-from icqr.cli.console import closest, listed_names, note, say, say_sheet
-from icqr.cli.data import UserTable, check_column
-from icqr.cli.options import PredictOptions, Setting
+from icqr.cli.columns import check_column
+from icqr.cli.console import listed_names, note, say, say_sheet
+from icqr.cli.notes import notes_on_categories
+from icqr.cli.options import ModelName, SmallGroups
+from icqr.cli.reading import UserTable
 from icqr.reporting import summarize
 from icqr.reporting.origins import two_stages
 from icqr.reporting.report_tables import tables_of
 
 #: Of each name of --model: the library it needs, its class and parameters, and what installs it.
-LIBRARIES: dict[str, tuple[str, str, dict[str, Any], str]] = {
+LIBRARIES: dict[ModelName, tuple[str, str, dict[str, Any], str]] = {
     "hist": ("sklearn", "sklearn.ensemble.HistGradientBoostingRegressor", {}, "scikit-learn"),
     "lightgbm": ("lightgbm", "lightgbm.LGBMRegressor", {}, "lightgbm"),
     "xgboost": ("xgboost", "xgboost.XGBRegressor", {}, "xgboost"),
     "catboost": ("catboost", "catboost.CatBoostRegressor", {}, "catboost"),
     "forest": ("quantile_forest", "quantile_forest.RandomForestQuantileRegressor", {}, "quantile-forest"),
-    # Targets come in any scale; the network's own default is the paper's, for y of about 1 to 100.
-    "network": ("jax", "icqr.neural.QuantileNetwork", {"scale_y": True}, "icqr[neural]"),
+    # Targets come in any scale; the network's own default is the paper's, for y of about 1 to 100. The command has a
+    # bar of its own.
+    "network": ("jax", "icqr.neural.QuantileNetwork", {"scale_y": True, "verbose": False}, "icqr[neural]"),
 }
-MODEL_ENDINGS = (".icqr",)
 #: How the name of a table of intervals may end; that says what it is written as.
 TABLE_ENDINGS = (".parquet", ".feather", ".csv", ".csv.gz", ".jsonl")
 PREDICTED = ["lower", "median", "upper", "group", "promised"]
-_GROUP_COLUMNS = ("Group", "Rule", "Offset", "Promised", "Exception", "Calibration rows")
+_GROUP_COLUMNS = (
+    *("Group", "Rule", "Offset", "Lower offset", "Upper offset", "Promised", "Exception", "Calibration rows"),
+)
 _MOST_GROUPS = 50  # as many as K-means makes
-#: Of rows like the calibration rows, this share has a novelty of no more: it is a p-value.
-_NOVEL = 0.05
 
 
 # -- What options ask for --------------------------------------------------------------------------------
 
 
-def make_model(name: str) -> Any:
+def make_model(name: ModelName) -> Any:
     """Return the estimator that --model names, unfitted, or say what must be installed for it.
 
     Examples
@@ -62,39 +64,56 @@ def make_model(name: str) -> Any:
     return getattr(importlib.import_module(module), class_name)(**parameters)
 
 
-def shared_parameters(setting: Setting) -> dict[str, Any]:
-    """Return what options say about every method, as parameters of `Naive`, `QR`, `CQR` and `ICQR`."""
+def make_parameters(
+    estimator: Any,
+    coverage: float,
+    groups: str | None,
+    partition: str | None,
+    small_groups: SmallGroups,
+    y_min: float | None,
+    y_max: float | None,
+    seed: int,
+    jobs: int | None,
+    recommended: bool = False,
+) -> dict[str, Any]:
+    """Return what options say, as parameters of `ICQR`; options that contradict each other are a wrong use."""
+    if y_min is not None and y_max is not None and not y_min < y_max:
+        raise typer.BadParameter(f"--y-min must be less than --y-max, got {y_min:g} and {y_max:g}")
+    options = {"--recommended": recommended, "--groups": groups, "--partition": partition}
+    given = [option for option, value in options.items() if value]
+    if len(given) > 1:
+        why = "the recommended setting chooses the groups" if recommended else "groups of your own are the partition"
+        raise typer.BadParameter(f"{given[0]} and {given[1]} can't both be given: {why}")
+
+    made: Any = WholePartition() if partition == "whole" else KMeansPartition()
+    made = made if groups is None else GroupPartition(groups)
     return {
-        "coverage": setting.coverage,
-        "y_min": setting.y_min,
-        "y_max": setting.y_max,
-        "random_state": setting.seed,
-        "n_jobs": setting.jobs,
+        "estimator": ResidualQuantiles(estimator) if recommended else estimator,
+        "coverage": coverage,
+        "partition": "auto" if recommended else made,
+        "small_groups": small_groups,
+        "y_min": y_min,
+        "y_max": y_max,
+        "random_state": seed,
+        "n_jobs": jobs,
     }
 
 
-def make_parameters(setting: Setting, estimator: Any, columns: Iterable[Any], recommended: bool) -> dict[str, Any]:
-    """Return all that options say, as parameters of `ICQR`; refuse groups of a column that is not there."""
-    parameters = shared_parameters(setting) | {"small_groups": setting.small_groups}
-    if recommended:
-        return parameters | {"estimator": ResidualQuantiles(estimator), "partition": "auto"}
-    partition: Any = WholePartition() if setting.partition == "whole" else KMeansPartition()
-    if setting.groups is not None:
-        check_column(columns, setting.groups, "--groups")
-        partition = GroupPartition(setting.groups)
-    return parameters | {"estimator": estimator, "partition": partition}
-
-
-def check_no_gaps(name: str, estimator: Any, X: pd.DataFrame) -> None:
-    """Raise if numbers are missing and the model takes no missing ones."""
+def check_features(X: pd.DataFrame, groups: str | None, model: ModelName, estimator: Any) -> None:
+    """Raise if the column of the groups is not there, or if numbers are missing that the model needs."""
+    if groups is not None:
+        check_column(X.columns, groups, "--groups")
     # Of a column without any value the library makes zeros.
     gaps = X.select_dtypes(include=["number"]).dropna(axis=1, how="all").isna().sum()
     if gaps.any() and not get_tags(estimator).input_tags.allow_nan:
         column = gaps.index[gaps > 0][0]
         raise ValueError(
-            f"--model {name} takes no missing values, and column {column!r} has {gaps[column]:,}; use --model hist, "
+            f"--model {model} takes no missing values, and column {column!r} has {gaps[column]:,}; use --model hist, "
             "which does, or fill them in"
         )
+
+
+# -- Files -----------------------------------------------------------------------------------------------
 
 
 def check_destination(path: str, option: str, endings: Sequence[str]) -> None:
@@ -119,9 +138,8 @@ def check_destination(path: str, option: str, endings: Sequence[str]) -> None:
         raise ValueError(f"{option}: nothing may be written in the folder {str(file.parent)!r}; give another one")
 
 
-def write_table(parts: Sequence[pd.DataFrame], path: str) -> None:
-    """Write tables side by side in the format that the end of the name says; to "-" as CSV on standard output."""
-    frame = pd.concat(parts, axis=1)
+def write_table(frame: pd.DataFrame, path: str) -> None:
+    """Write a table in the format that the end of the name says; to "-" as CSV on standard output."""
     if path == "-":
         frame.to_csv(sys.stdout, index=False)
         return
@@ -137,9 +155,6 @@ def write_table(parts: Sequence[pd.DataFrame], path: str) -> None:
             frame.to_csv(part, index=False, compression="gzip" if ending == ".gz" else None)
 
 
-# -- A model and the columns of a table ------------------------------------------------------------------
-
-
 def load_model(model_file: str) -> IntervalRegressor:
     """Load a model; an error names its file."""
     try:
@@ -147,6 +162,9 @@ def load_model(model_file: str) -> IntervalRegressor:
     except ValueError as error:
         raise ValueError(f"{model_file}: {error}") from error
     return model
+
+
+# -- A model and the columns of a table ------------------------------------------------------------------
 
 
 def _categories(model: IntervalRegressor) -> dict[str, list[Any]]:
@@ -162,12 +180,11 @@ def _categories(model: IntervalRegressor) -> dict[str, list[Any]]:
 
 def kinds_of_columns(model: IntervalRegressor) -> dict[str, str]:
     """Return what a model takes each column for, in words."""
-    counts = {name: len(known) for name, known in _categories(model).items()}
-    names = map(str, range(model.n_features_in_) if model.columns_ is None else model.columns_)
-    return {
-        name: f"{counts[name]} categor{'y' if counts[name] == 1 else 'ies'}" if name in counts else "numbers"
-        for name in names
+    kinds = {
+        name: f"{len(known)} categor{'y' if len(known) == 1 else 'ies'}" for name, known in _categories(model).items()
     }
+    names = map(str, range(model.n_features_in_) if model.columns_ is None else model.columns_)
+    return {name: kinds.get(name, "numbers") for name in names}
 
 
 def columns_to_read(model: IntervalRegressor) -> tuple[list[str], list[str] | None]:
@@ -181,66 +198,28 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
     """Return the columns that the model was trained on, with notes; `option` names those `used` in another way."""
     for name in used:
         check_column(table.names, name, option)
-    for text in table.notes:
-        note(text)
     wanted = columns_to_read(model)[1] or table.names
+    for name in wanted:
+        check_column(table.names, name, f"{table.name} lacks columns that the model was trained on")
+    X = table.frame[wanted]
+    note(*table.notes)
     others = [name for name in table.names if name not in wanted and name not in used]
-    missing = [name for name in wanted if name not in table.names]
-    if missing:
-        near = closest(missing[0], others)
-        hint = "" if near is None else f"; is its column {near!r} meant to be {missing[0]!r}?"
-        raise ValueError(f"{table.name} lacks columns that the model was trained on: {listed_names(missing)}{hint}")
     if others:
         note(f"columns that the model does not use: {listed_names(others)}")
-
-    X = table.frame[wanted]
-    for name, known in _categories(model).items():
-        values = X[name].dropna()
-        new = values[~values.isin(known)]
-        if len(new):
-            note(
-                f"column {name!r}: {len(new):,} of {len(X):,} values are not among the categories that the model "
-                f"knows ({listed_names(map(str, new.unique()[:3]))}); they count as missing"
-            )
+    note(*notes_on_categories(X, _categories(model)))
     return X
 
 
-def chosen_columns(explained: Any, wanted: PredictOptions) -> Any:
+def chosen_columns(explained: Any, all_columns: bool, kept: Sequence[str]) -> Any:
     """Return the columns of `explain` to write, or say why columns of the data can't be kept beside them."""
-    predicted = explained if wanted.explain else explained[PREDICTED]
-    twice = [name for name in wanted.kept if name in predicted.columns or wanted.kept.count(name) > 1]
+    predicted = explained if all_columns else explained[PREDICTED]
+    twice = [name for name in kept if name in predicted.columns or kept.count(name) > 1]
     if twice:
         raise ValueError(f"--keep: there would be two columns {twice[0]!r}; rename yours, or leave it out")
     return predicted
 
 
 # -- Words -----------------------------------------------------------------------------------------------
-
-
-def note_novel_rows(novelty: pd.Series[Any], n_calibration: int) -> None:
-    """Tell the user if more rows are far from their group's centre than chance (four standard errors) explains."""
-    n, novel = len(novelty), int((novelty <= _NOVEL).sum())
-    error = math.sqrt(_NOVEL * (1 - _NOVEL) * (1 / n + 1 / max(n_calibration, 1)))
-    if novel > (_NOVEL + 4 * error) * n:
-        note(
-            f"{novel:,} of {n:,} rows are unlike those that the model was calibrated with (novelty {_NOVEL:g} or less, "
-            f"see --explain; {_NOVEL:.0%} of them would be by chance); what is promised is for rows like those"
-        )
-
-
-def predicted_words(model: IntervalRegressor, wanted: PredictOptions, n_rows: int, without: int) -> str:
-    """Return how many intervals were written where, and for how many of them (`without`) nothing is promised."""
-    words = f"{promise(model.coverage if wanted.coverage is None else wanted.coverage)} promised"
-    if without:
-        words = "nothing promised" if without == n_rows else f"{words} for {n_rows - without:,} of them"
-    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {words}: {wanted.out}"
-
-
-def say_fitted(described: str, model: IntervalRegressor, out: str) -> None:
-    """Print what a model was fitted on, what it promises, and where it is."""
-    say(f"Data: {described}.")
-    say_model(model)
-    say(f"Model: {out} ({Path(out).stat().st_size / 1000:,.0f} kB)")
 
 
 def say_model(model: IntervalRegressor) -> None:
@@ -261,3 +240,11 @@ def say_model(model: IntervalRegressor) -> None:
         say_sheet(tables_of(summary)["groups"].select(_GROUP_COLUMNS), most=_MOST_GROUPS)
     else:
         say(f"In all rows both bounds are moved outwards by {model.groups_['offset_lower'][0]:.4g}.")
+
+
+def predicted_words(coverage: float, n_rows: int, without: int, out: str) -> str:
+    """Return how many intervals were written where, and for how many of them (`without`) nothing is promised."""
+    words = f"{promise(coverage)} promised"
+    if without:
+        words = "nothing promised" if without == n_rows else f"{words} for {n_rows - without:,} of them"
+    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {words}: {out}"

@@ -18,24 +18,12 @@ import pyarrow as pa
 from distributed.scheduler import KilledWorker
 from pyarrow.dataset import dataset, field
 
-from icqr import save
-from icqr.cli.columns import as_series, is_text, is_written_index
-from icqr.cli.console import block_progress, listed_names, note, say
-from icqr.cli.data import UserTable, check_column, check_gaps
-from icqr.cli.judging import check_report, judge, say_audit
-from icqr.cli.models import (
-    MODEL_ENDINGS,
-    check_destination,
-    chosen_columns,
-    columns_to_read,
-    features_of,
-    load_model,
-    make_model,
-    make_parameters,
-    predicted_words,
-    say_fitted,
-)
-from icqr.cli.options import AuditOptions, PredictOptions, Setting, Source, TextFormat
+from icqr import GroupPartition
+from icqr.cli.columns import as_series, check_column, check_gaps, is_text
+from icqr.cli.console import Show, listed_names, note
+from icqr.cli.models import chosen_columns, columns_to_read, features_of, load_model, predicted_words
+from icqr.cli.options import ModelName, TextFormat
+from icqr.cli.reading import UserTable, is_written_index
 from icqr.dask import (
     ICQR,
     LostWorkerError,
@@ -63,102 +51,111 @@ _MOST_GROUPS = 20  # named
 
 
 def fit_on_dask(
-    data: str, source: Source, setting: Setting, recommended: bool, out: str, scheduler: str | None
-) -> None:
-    """Do what `icqr fit` says, on Dask."""
-    check_destination(out, "--out", MODEL_ENDINGS)
-    estimator = make_model(setting.model)
-    trains_on_all = setting.model in _DASK_ESTIMATORS and not recommended
+    data: str,
+    target: str | None,
+    ignore: Sequence[str],
+    drop_missing: bool,
+    model: ModelName,
+    parameters: dict[str, Any],
+    scheduler: str | None,
+    show: Show,
+) -> tuple[str, Any]:
+    """Return what the rows are, in words, and a model fitted on them with Dask."""
+    recommended = parameters["partition"] == "auto"
+    trains_on_all = model in _DASK_ESTIMATORS and not recommended
     if trains_on_all:
-        module, name = _DASK_ESTIMATORS[setting.model]
-        estimator = getattr(importlib.import_module(module), name)()
+        module, name = _DASK_ESTIMATORS[model]
+        parameters = parameters | {"estimator": getattr(importlib.import_module(module), name)()}
 
-    with _cluster(scheduler):
-        ignore = source.ignore or []
+    with _cluster(scheduler, show):
         table, blocks, n_rows = _open_blocks(data, ignore=ignore)
         columns = list(map(str, table.frame.columns))
         for name in ignore:
             check_column(table.names, name, "--ignore")
-        if source.target is None:
+        if target is None:
             raise ValueError(f"--target must be given: the column to predict, one of {listed_names(columns)}")
-        blocks, n_rows = _check_numbers(table, blocks, n_rows, {"--target": source.target}, source.drop_missing)
-        features = [name for name in columns if name != source.target]
-        parameters = make_parameters(setting, estimator, features, recommended)
-        for text in table.notes:
-            note(text)
+        blocks, n_rows = _check_numbers(table, blocks, n_rows, {"--target": target}, drop_missing)
+        features = [name for name in columns if name != target]
+        if isinstance(parameters["partition"], GroupPartition):
+            check_column(features, parameters["partition"].by, "--groups")
+        note(*table.notes)
         if n_rows > _SAMPLE_ROWS and not trains_on_all:
-            what = "--recommended" if recommended else f"--model {setting.model}"
+            what = "--recommended" if recommended else f"--model {model}"
             others = "without it, --model lightgbm" if recommended else "--model lightgbm"
             sampled = f"is fitted on a random sample of {_SAMPLE_ROWS:,} rows"
             note(f"{what} {sampled}; {others} and --model xgboost train on all")
-
-        model = ICQR(**parameters).fit(blocks[features], blocks[source.target], sample_rows=_SAMPLE_ROWS).to_local()
-        save(model, out)
-    say_fitted(f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {source.target!r})", model, out)
+        fitted = ICQR(**parameters).fit(blocks[features], blocks[target], sample_rows=_SAMPLE_ROWS).to_local()
+    return f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {target!r})", fitted
 
 
-def predict_on_dask(model_file: str, data: str, wanted: PredictOptions, scheduler: str | None) -> None:
-    """Do what `icqr predict` says, on Dask: a folder with a Parquet file for each block."""
-    if wanted.out == "-":
+def predict_on_dask(
+    model_file: str,
+    data: str,
+    out: str,
+    coverage: float | None,
+    explain: bool,
+    kept: list[str],
+    scheduler: str | None,
+    show: Show,
+) -> str:
+    """Write the intervals into a folder, a Parquet file for each block, and return what was written, in words."""
+    if out == "-":
         raise ValueError("--out must be given with --engine dask: a new folder for Parquet files")
-    if Path(wanted.out).exists():
-        raise ValueError(f"--out: {wanted.out} exists; with --engine dask it is a new folder for Parquet files")
+    if Path(out).exists():
+        raise ValueError(f"--out: {out} exists; with --engine dask it is a new folder for Parquet files")
     model = load_model(model_file)
-    with _cluster(scheduler):
+    with _cluster(scheduler, show):
         as_text, only = columns_to_read(model)
         table, blocks, n_rows = _open_blocks(data, as_text=as_text, only=only)
-        columns = list(features_of(model, table, wanted.kept, "--keep"))
-        predicted = chosen_columns(on_dask(model).explain(blocks[columns], wanted.coverage), wanted)
-        if wanted.kept:
-            copied, kept, _ = _open_blocks(data, only=(), keep=wanted.kept)  # as the files have them
+        columns = list(features_of(model, table, kept, "--keep"))
+        predicted = chosen_columns(on_dask(model).explain(blocks[columns], coverage), explain, kept)
+        if kept:
+            copied, copies, _ = _open_blocks(data, only=(), keep=kept)  # as the files have them
             predicted = dd.map_partitions(
                 lambda *parts: pd.concat(parts, axis=1),
-                kept[wanted.kept],
+                copies[kept],
                 predicted,
-                meta=pd.concat([copied.frame[wanted.kept], predicted._meta], axis=1),
+                meta=pd.concat([copied.frame[kept], predicted._meta], axis=1),
                 align_dataframes=False,
             )
-        folder = write_parquet(predicted, wanted.out)
+        folder = write_parquet(predicted, out)
     without = dataset(folder).count_rows(filter=field("promised") == 0)
     n_files = len(list(folder.iterdir()))
-    words = predicted_words(model, wanted, n_rows, without)
-    say(f"{words} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})")
+    words = predicted_words(coverage or model.coverage, n_rows, without, out)
+    return f"{words} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})"
 
 
-def audit_on_dask(data: str, wanted: AuditOptions, scheduler: str | None) -> None:
-    """Do what `icqr audit` says, on Dask: coverage is counted over all rows, regions are searched in a sample."""
-    check_report(wanted.report)
-    with _cluster(scheduler):
+def sample_intervals(
+    data: str,
+    columns: Mapping[str, str],
+    groups: str | None,
+    drop_missing: bool,
+    scheduler: str | None,
+    show: Show,
+) -> tuple[str, pd.DataFrame, list[str]]:
+    """Return what rows to audit are, in words, a sample of them, and sentences counted over all if these are more."""
+    target, lower, upper = columns.values()
+    with _cluster(scheduler, show):
         table, blocks, n_rows = _open_blocks(data)
-        blocks, n_rows = _check_numbers(table, blocks, n_rows, wanted.columns, wanted.drop_missing)
-        if wanted.groups is not None:
-            check_column(table.names, wanted.groups, "--groups")
-        for text in table.notes:
-            note(text)
-        X, y = sample(blocks.drop(columns=wanted.target), blocks[wanted.target], _SAMPLE_ROWS)
-        rows = pd.DataFrame(X).assign(**{wanted.target: y})[table.names]
-        described, counted = f"{table.name} ({n_rows:,} rows)", []
-        if len(rows) < n_rows:
-            described = f"{table.name} ({len(rows):,} of {n_rows:,} rows, drawn at random)"
-            counted = _counted(blocks, wanted)
-    result, summary = judge(rows, wanted, described)
-    if counted:
-        summary["all_rows"] = counted
-    say_audit(result, summary, wanted, counted)
+        blocks, n_rows = _check_numbers(table, blocks, n_rows, columns, drop_missing)
+        if groups is not None:
+            check_column(table.names, groups, "--groups")
+        note(*table.notes)
+        X, y = sample(blocks.drop(columns=target), blocks[target], _SAMPLE_ROWS)
+        rows = pd.DataFrame(X).assign(**{target: y})[table.names]
+        if len(rows) == n_rows:
+            return f"{table.name} ({n_rows:,} rows)", rows, []
 
-
-def _counted(blocks: Any, wanted: AuditOptions) -> list[str]:
-    """Return sentences on how often the intervals of all rows hold, and those of each group, worst first."""
-    columns = wanted.target, wanted.lower, wanted.upper
-    whole = coverage_counts(blocks, *columns)
-    sentences = [f"Counted over all {whole['n'].item():,} rows: {whole['coverage'].item():.2%} covered."]
-    if wanted.groups is not None:
-        counts = coverage_counts(blocks, *columns, wanted.groups).sort_values("coverage", kind="stable")
-        sentences += [
-            f"{wanted.groups} = {group}: {row['coverage']:.2%} of {int(row['n']):,} rows covered."
-            for group, row in counts.head(_MOST_GROUPS).iterrows()
-        ]
-    return sentences
+        # The coverage of all rows and of each group is counted; the rest is said of the sample.
+        whole = coverage_counts(blocks, target, lower, upper)
+        counted = [f"Counted over all {whole['n'].item():,} rows: {whole['coverage'].item():.2%} covered."]
+        if groups is not None:
+            counts = coverage_counts(blocks, target, lower, upper, groups).sort_values("coverage", kind="stable")
+            counted += [
+                f"{groups} = {group}: {row['coverage']:.2%} of {int(row['n']):,} rows covered."
+                for group, row in counts.head(_MOST_GROUPS).iterrows()
+            ]
+    return f"{table.name} ({len(rows):,} of {n_rows:,} rows, drawn at random)", rows, counted
 
 
 # -- Parquet files as blocks -----------------------------------------------------------------------------
@@ -208,10 +205,11 @@ def _read_block(piece: Any, columns: Any = None, *, schema: Any, texts: Sequence
 
 
 def _converted(table: Any, texts: Sequence[str], kept: Sequence[str], notes: list[str]) -> pd.DataFrame:
-    columns = {
-        name: values.to_pandas() if name in kept else as_series(values, name, name in texts, TextFormat(), notes)
-        for name, values in zip(table.column_names, table.columns, strict=True)
-    }
+    columns = {}
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        as_text = name in texts
+        is_kept = name in kept
+        columns[name] = values.to_pandas() if is_kept else as_series(values, name, TextFormat(), notes, as_text=as_text)
     return pd.DataFrame(columns)
 
 
@@ -237,8 +235,8 @@ def _check_numbers(
 
 
 @contextmanager
-def _cluster(scheduler: str | None) -> Iterator[Any]:
-    """Yield a client of the scheduler or of a cluster here, with progress; say where its dashboard is."""
+def _cluster(scheduler: str | None, show: Show) -> Iterator[None]:
+    """Work on the scheduler's cluster, or on one here, and show how far it is; say where its dashboard is."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error, in one line
     local: dict[str, Any] = (
         {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL} if scheduler is None else {}
@@ -248,8 +246,8 @@ def _cluster(scheduler: str | None) -> Iterator[Any]:
         if address is not None:
             note(f"Dask dashboard: {address}")
         try:
-            with block_progress() as report, progress(report):
-                yield client
+            with progress(show):
+                yield
         except (LostWorkerError, KilledWorker) as error:
             raise ConnectionError(str(error)) from error
 

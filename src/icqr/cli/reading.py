@@ -1,65 +1,204 @@
-"""A user's file as an Arrow table: CSV, Parquet, Feather or JSON lines, compressed or not, told apart by content."""
+"""What DATA stands for: a file told apart by its content, standard input, a pattern of files, or a known data set."""
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import csv
 import gzip
 import io
-import json
-import lzma
 import re
 import sys
 import tempfile
-import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
-import pyarrow as pa
+import pandas as pd
+import typer
+
+from icqr.cli.columns import as_series, as_written, check_column, check_numbers, parsed, with_gaps
+from icqr.cli.console import did_you_mean, listed_names, note
+from icqr.cli.notes import notes_on_points, notes_on_rows
+from icqr.cli.options import TextFormat
+
+# After `columns`, which says how to install it.
+import pyarrow as pa  # isort: skip
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.json
 import pyarrow.parquet
 
-from icqr.cli.columns import MISSING
-from icqr.cli.console import listed_names
-from icqr.cli.options import TextFormat
-
 #: More columns than this are taken for a mistake: a table on its side, or not a table.
-MOST_COLUMNS = 10_000
+_MOST_COLUMNS = 10_000
 #: A file that unpacks to more bytes than this, and to more than so many times its size, is no table.
-MOST_UNPACKED, MOST_TIMES = 1 << 28, 100
-#: JSON lines with more brackets are tried by Python's parser first, which survives any depth.
+_MOST_UNPACKED, _MOST_TIMES = 1 << 28, 100
+#: A JSON line with more brackets is no row of a table, and may be nested so deep that Arrow would end the process.
 _MOST_BRACKETS = 500
-_WIDE_CODES = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
 _HEAD = 1 << 20
 _BLOCK = 1 << 23
 _FORMATS = {b"PAR1": "Parquet", b"ARROW1": "Feather", b"FEA1": "Feather"}
 _NOT_TABLES = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook; unpack it, or save it as CSV",
     b"\xd0\xcf\x11\xe0": "an Excel workbook; save it as CSV",
+    b"BZh": "packed by bzip2; unpack it first, or pack it by gzip",
+    b"\xfd7zXZ\x00": "packed by xz; unpack it first, or pack it by gzip",
+    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it first, or pack it by gzip",
     b"\x80\x04\x95": "a Python pickle, which is not read here because it can run code; save the table as Parquet",
 }
-_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile, NotImplementedError)
 
 
-class RawTable(NamedTuple):
-    """A table that was read, and of a CSV file the columns to keep as text, and its first rows as they are written."""
+@dataclass
+class UserTable:
+    """A table that was read: columns of numbers and text, and what the user might not expect of them."""
 
-    columns: Any
-    texts: Any = None
-    sample: Sequence[Sequence[str]] = ()
+    name: str
+    frame: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+    #: The column to predict, where it is known.
+    target: str | None = None
+    #: Columns as the file has them: an id keeps its leading zeros, and a date is a date.
+    kept: pd.DataFrame = field(default_factory=pd.DataFrame)
+    #: Names of columns that were not asked for.
+    unused: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns that the file has."""
+        return [*map(str, self.frame.columns), *self.unused]
 
 
-def read_file(path: str, text_format: TextFormat, as_text: Collection[str], keep: Collection[str]) -> RawTable:
-    """Read a file, or standard input ("-"), by what its first bytes say it is.
+def read_rows(
+    data: str, target: str | None, ignore: Sequence[str], drop_missing: bool, text_format: TextFormat
+) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
+    """Return what the rows are, in words, their features and their target; tell the user what is odd about them."""
+    if target in ignore:
+        raise typer.BadParameter(f"--ignore and --target can't both be {target!r}")
+    table = read_data(data, text_format, ignore=ignore)
+    for name in ignore:
+        check_column(table.names, name, "--ignore")
+    target = table.target if target is None else target
+    if target is None:
+        columns = listed_names(table.frame.columns)
+        raise ValueError(f"--target must be given with a file: the column to predict, one of {columns}")
 
-    Of a CSV file, the columns `as_text` are text even if all their values look like numbers, and those to `keep` are
-    returned as they are written, too.
+    frame = check_numbers(table.frame, {"--target": target}, drop_missing)
+    left_out = len(table.frame) - len(frame)
+    if left_out:
+        table.notes.append(f"{left_out:,} of {len(table.frame):,} rows are left out: their target is missing")
+    X = frame.drop(columns=target)
+    if not X.shape[1]:
+        raise ValueError(f"{table.name} has no column beside the target {target!r}; there is nothing to predict from")
+    note(*table.notes, *notes_on_rows(frame, X))
+    described = f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})"
+    return described, X, frame[target].astype(float)
+
+
+def read_data(
+    data: str,
+    text_format: TextFormat,
+    *,
+    as_text: Collection[str] = (),
+    only: Collection[str] | None = None,
+    keep: Sequence[str] = (),
+    ignore: Collection[str] = (),
+) -> UserTable:
+    r"""Read a file, standard input ("-"), Parquet files of a pattern, or a known data set, which comes after files.
+
+    Parameters
+    ----------
+    data : str
+        As the user wrote it.
+    text_format : TextFormat
+        How a CSV file is written.
+    as_text : collection of str
+        Columns to take as text even if all their values look like numbers.
+    only, ignore : collection of str
+        Columns to read as numbers or text (by default all), and columns not to read; of the others only the names are
+        looked at.
+    keep : sequence of str
+        Columns to return as the file has them, too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "rooms.csv")
+    ...     size = file.write_text("size;city\n12,5;Bern\n20;Genf\n", encoding="utf-8")
+    ...     read_data(str(file), TextFormat(decimal=",")).frame
+       size  city
+    0  12.5  Bern
+    1  20.0  Genf
     """
+    table, is_csv, target = _open_data(data, text_format)
+    table = table.drop_columns([column for column in table.column_names if is_written_index(column)])
+    name = "standard input" if data == "-" else data
+    _check_width(table.num_columns, name)
+    columns = [str(column).strip() or f"column {place}" for place, column in enumerate(table.column_names, start=1)]
+    read = {column for column in columns if column not in ignore and (only is None or column in only)}
+    twice = [column for column, n in Counter(columns).items() if n > 1 and (column in read or column in keep)]
+    if twice:
+        raise ValueError(f"{name} has columns of the same name: {listed_names(twice)}; rename them")
+    if not table.num_rows or not table.num_columns:
+        raise ValueError(f"{name} has a header but no rows")
+
+    frame: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
+    notes: list[str] = []
+    for column, values in zip(columns, table.columns, strict=True):
+        if column in keep:
+            kept[column] = as_written(values, text_format) if is_csv else values.to_pandas()
+        if column not in read:
+            continue
+        if is_csv:
+            values = with_gaps(values)
+        if is_csv and column not in as_text:
+            if text_format.decimal is None and text_format.thousands is None:
+                notes += notes_on_points(column, values.slice(0, 1000).drop_null().to_pylist())
+            values = parsed(values, text_format)
+        frame[column] = as_series(values, column, text_format, notes, as_text=column in as_text)
+    copies = pd.DataFrame({column: kept[column] for column in keep if column in kept})
+    unused = list(dict.fromkeys(column for column in columns if column not in frame))
+    return UserTable(name, pd.DataFrame(frame), notes, target, copies, unused)
+
+
+def is_written_index(name: str) -> bool:
+    """Tell whether pandas gave this name, to an index without one, when it wrote Parquet: no column of the user's."""
+    return re.fullmatch(r"__index_level_\d+__", name) is not None
+
+
+def _open_data(data: str, text_format: TextFormat) -> tuple[Any, bool, str | None]:
+    """Return DATA as an Arrow table, whether it is of a CSV file, all text, and its target if that is known."""
+    path = Path(data)
+    if data == "-" or (path.exists() and not path.is_dir()):
+        return *_read_file(data, text_format), None
+    if any(sign in data for sign in "*?["):
+        from icqr.streaming import list_files, open_files
+
+        return open_files(list_files(data)).to_table(), False, None
+
+    from icqr.datasets import list_datasets, load_dataset
+
+    known = list_datasets()["name"].tolist()
+    if data in known:
+        X, y = load_dataset(data)
+        return pa.Table.from_pandas(X.assign(**{str(y.name): y}), preserve_index=False), False, str(y.name)
+    if path.is_dir():
+        inside = sorted(file.name for file in path.iterdir() if file.is_file())
+        raise ValueError(f"{data} is a folder{f', which has {listed_names(inside)}' if inside else ''}; give a file")
+    beside = [str(file) for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    hint = did_you_mean(data, [*known, *beside])
+    raise ValueError(f"there is no file {data!r}, and no data set of that name{hint}")
+
+
+# -- Files -----------------------------------------------------------------------------------------------
+
+
+def _read_file(path: str, text_format: TextFormat) -> tuple[Any, bool]:
+    """Return a file, or standard input, as an Arrow table by what its first bytes say it is; and whether it is CSV."""
     name = "standard input" if path == "-" else path
     with _opened(path, name) as stream:
         head = stream.read(_HEAD)
@@ -69,81 +208,52 @@ def read_file(path: str, text_format: TextFormat, as_text: Collection[str], keep
         file_format = _format(head, name, text_format)
         try:
             if file_format == "CSV":
-                return _read_csv(stream, head, name, text_format, as_text, keep)
+                return _read_csv(stream, head, name, text_format), True
             if file_format == "Parquet":
                 # A small file may claim billions of values.
                 about = pyarrow.parquet.ParquetFile(stream).metadata
                 _check_size(8 * about.num_rows * about.num_columns, stream.seek(0, io.SEEK_END), name)
-                return RawTable(pyarrow.parquet.read_table(stream))
+                return pyarrow.parquet.read_table(stream), False
             if file_format == "Feather":
-                return RawTable(pyarrow.feather.read_table(stream))
-            _check_depth(stream, name)
-            return RawTable(pyarrow.json.read_json(stream, pyarrow.json.ReadOptions(block_size=_BLOCK)))
+                return pyarrow.feather.read_table(stream), False
+            _check_json_lines(stream, name)
+            return pyarrow.json.read_json(stream, pyarrow.json.ReadOptions(block_size=_BLOCK)), False
         except (pa.ArrowException, OSError) as error:
             words = " ".join(str(error).split()).removeprefix(f"{file_format.partition(' ')[0]} parse error: ")
             raise ValueError(f"{name} can't be read as {file_format}: {words[:300]}") from error
 
 
-# -- Files -----------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _opened(path: str, name: str) -> Iterator[IO[bytes]]:
-    """Open a file, unpacked into a temporary one if its first bytes say that it is compressed; stop at a bomb."""
-    if path != "-" and Path(path).is_dir():
-        inside = sorted(file.name for file in Path(path).iterdir() if file.is_file())
-        hint = f", which has {listed_names(inside)}" if inside else ""
-        raise ValueError(f"{path} is a folder{hint}; give a file")
+    """Open a file, unpacked into a temporary one if its first bytes are gzip's; stop at a bomb."""
     with ExitStack() as stack:
         stream: IO[bytes] = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
         if path == "-" or not stream.seekable():  # what can't be rewound is read at once
             stream = io.BytesIO(stream.read())
-
-        openers = {
-            b"\x1f\x8b": gzip.open,
-            b"BZh": bz2.open,
-            b"\xfd7zXZ\x00": lzma.open,
-            b"\x28\xb5\x2f\xfd": lambda packed: pa.CompressedInputStream(packed, "zstd"),
-            b"PK\x03\x04": lambda packed: _open_zip(packed, name),
-        }
-        head = stream.read(8)
+        is_packed = stream.read(2) == b"\x1f\x8b"
         stream.seek(0)
-        opener: Any = next((opener for magic, opener in openers.items() if head.startswith(magic)), None)
-        if opener is None:
+        if not is_packed:
             yield stream
             return
 
         unpacked = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=1 << 26))
         try:
-            with opener(stream) as packed:
+            with gzip.open(stream) as packed:
                 while block := packed.read(_HEAD):
                     unpacked.write(block)
                     _check_size(unpacked.tell(), stream.tell(), name)
-        except (*_DAMAGED, OSError) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{name} is compressed and damaged: {error}") from error
         unpacked.seek(0)
         yield cast("IO[bytes]", unpacked)
 
 
 def _check_size(unpacked: int, packed: int, name: str) -> None:
-    if unpacked > max(MOST_UNPACKED, MOST_TIMES * packed):
+    if unpacked > max(_MOST_UNPACKED, _MOST_TIMES * packed):
         raise ValueError(
-            f"{name} is refused: {packed:,} bytes of it unpack to more than {MOST_TIMES} times as many, which no "
+            f"{name} is refused: {packed:,} bytes of it unpack to more than {_MOST_TIMES} times as many, which no "
             "table of use does. If you trust it, unpack it first"
         )
-
-
-def _open_zip(stream: IO[bytes], name: str) -> IO[bytes]:
-    archive = zipfile.ZipFile(stream)
-    files = [member for member in archive.infolist() if not member.is_dir()]
-    names = [member.filename for member in files]
-    if "[Content_Types].xml" in names:
-        raise ValueError(f"{name} is an Excel workbook; save it as CSV")
-    if len(files) != 1:
-        raise ValueError(f"{name} must hold one file, but has {len(files)}: {listed_names(names)}; unpack it first")
-    if files[0].flag_bits & 1:
-        raise ValueError(f"{name} is encrypted; unpack it first")
-    return archive.open(files[0])
 
 
 def _format(head: bytes, name: str, text_format: TextFormat) -> str:
@@ -162,78 +272,62 @@ def _format(head: bytes, name: str, text_format: TextFormat) -> str:
         raise ValueError(f"{name} is a JSON list; JSON lines are read: one object per line (jq -c '.[]' makes them)")
     if re.match(rb'\{\s*"', start):
         return "JSON lines"
-    if b"\x00" in head and _encoding(text_format.encoding, head, name) not in _WIDE_CODES:
+    if b"\x00" in head and not _encoding(text_format.encoding, head).startswith(("utf-16", "utf-32")):
         raise ValueError(f"{name} is not text, Parquet or Feather; give a CSV, Parquet, Feather or JSON lines file")
     return "CSV"
 
 
-def _check_depth(stream: IO[bytes], name: str) -> None:
-    """Refuse JSON lines nested so deep that Arrow's parser, which calls itself, would end the process."""
+def _check_json_lines(stream: IO[bytes], name: str) -> None:
+    """Refuse lines that are longer, or may be nested deeper, than Arrow's parser can take."""
     for number, line in enumerate(iter(lambda: stream.readline(_BLOCK), b""), start=1):
         if len(line) == _BLOCK:
             raise ValueError(f"{name} can't be read as JSON lines: line {number} is longer than {_BLOCK >> 20} MB")
         if line.count(b"[") + line.count(b"{") > _MOST_BRACKETS:
-            try:
-                json.loads(line)
-            except RecursionError as error:
-                raise ValueError(f"{name} can't be read as JSON lines: line {number} is nested too deep") from error
-            except ValueError:
-                break  # Arrow says better what is wrong
+            brackets = f"it has more than {_MOST_BRACKETS} brackets"
+            raise ValueError(f"{name} can't be read as JSON lines: line {number} is nested too deep: {brackets}")
     stream.seek(0)
 
 
 # -- CSV -------------------------------------------------------------------------------------------------
 
 
-def _read_csv(
-    stream: IO[bytes], head: bytes, name: str, text_format: TextFormat, as_text: Collection[str], keep: Collection[str]
-) -> RawTable:
-    code = _encoding(text_format.encoding, head, name)
-    separator, sample = find_separator(head.decode(code, errors="replace").removeprefix("\ufeff"))
-    width = len(sample[0]) if sample else 1
-    check_width(width, name)
-    if len(sample) < 2 and len(head) < _HEAD and not text_format.no_header:
+def _read_csv(stream: IO[bytes], head: bytes, name: str, text_format: TextFormat) -> Any:
+    """Return a CSV file as a table of texts, as they are written."""
+    code = _encoding(text_format.encoding, head)
+    separator, width, n_rows = find_separator(head.decode(code, errors="replace").removeprefix("\ufeff"))
+    _check_width(width, name)
+    if n_rows < 2 and len(head) < _HEAD and not text_format.no_header:
         raise ValueError(f"{name} has a header but no rows")
-    names = None if not text_format.no_header else [f"column {place}" for place in range(1, width + 1)]
-
-    def read(**options: Any) -> Any:
-        stream.seek(0)
+    try:
         table = pyarrow.csv.read_csv(
             stream,
-            # With one thread an error says which row it is.
-            pyarrow.csv.ReadOptions(encoding=code, block_size=_BLOCK, use_threads=False, column_names=names),
+            # With one thread an error says which row it is. The header is read as a row, so that every column is text.
+            pyarrow.csv.ReadOptions(
+                encoding=code, block_size=_BLOCK, use_threads=False, autogenerate_column_names=True
+            ),
             pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(**options),
+            pyarrow.csv.ConvertOptions(column_types={f"f{place}": pa.string() for place in range(width)}),
         )
-        if any(pa.types.is_binary(kind) for kind in table.schema.types):
-            raise UnicodeError("text in another encoding")
-        table.column_names  # noqa: B018 (decoded here, which may fail)
-        return table
-
-    try:
-        table = read(
-            null_values=MISSING,
-            strings_can_be_null=True,
-            decimal_point=text_format.decimal_sign,
-            column_types=dict.fromkeys(as_text, pa.string()),
-        )
-        # Ids keep their leading zeros, and dates the form they have: columns to keep are read again, as text.
-        kept = [column for column in table.column_names if column.strip() in keep]
-        texts = read(include_columns=kept, column_types=dict.fromkeys(kept, pa.string())) if kept else None
     except (UnicodeError, pa.ArrowInvalid) as error:
-        if isinstance(error, UnicodeError) or "UTF8" in str(error):
-            raise _decoding_error(stream, name, code) from error
-        raise
-    return RawTable(table, texts, sample if names is None else [names, *sample])
+        row = re.search(r"Row #\d+", str(error))
+        if not isinstance(error, UnicodeError) and "UTF8" not in str(error):
+            raise
+        where = "" if row is None else f" ({row[0].lower()})"
+        raise ValueError(
+            f"{name} is not {code.upper()}{where}; say what it is, for example --encoding latin-1 or --encoding cp1252"
+        ) from error
+    if text_format.no_header:
+        return table.rename_columns([f"column {place}" for place in range(1, table.num_columns + 1)])
+    return table.slice(1).rename_columns([column[0].as_py() for column in table.columns])
 
 
-def find_separator(sample: str) -> tuple[str, list[list[str]]]:
-    r"""Return the separator that cuts most lines into as many fields as the first, and the first rows, cut there.
+def find_separator(sample: str) -> tuple[str, int, int]:
+    r"""Return the separator that cuts most lines into as many fields as the first, that number, and that of rows.
 
     Examples
     --------
     >>> find_separator("size;price\n12,5;3\n20;4,5\n")
-    (';', [['size', 'price'], ['12,5', '3'], ['20', '4,5']])
+    (';', 2, 3)
     >>> find_separator("name,note\nBern,a;b;c\n")[0]
     ','
     """
@@ -245,25 +339,24 @@ def find_separator(sample: str) -> tuple[str, list[list[str]]]:
     cut = []
     for separator in ",;\t|":
         try:
-            rows = [row for row in csv.reader(io.StringIO(lines), delimiter=separator) if row]
+            widths = [len(row) for row in csv.reader(io.StringIO(lines), delimiter=separator) if row]
         except csv.Error:  # an open quotation mark, or a field that is too large
-            rows = []
-        width = len(rows[0]) if rows else 0
-        agreement = sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0.0
-        cut.append((agreement, width if width > 1 else 0, separator, rows))
-    _, _, best, rows = max(cut, key=lambda fit: fit[:2])
-    return best, rows
+            widths = []
+        width = widths[0] if widths else 1
+        agreement = widths.count(width) / len(widths) if width > 1 else 0.0
+        cut.append((agreement, width, separator, len(widths)))
+    _, width, separator, n_rows = max(cut, key=lambda fit: fit[:2])
+    return separator, width, n_rows
 
 
-def check_width(width: int, name: str) -> None:
-    """Refuse tables with more columns than anybody means."""
-    if width > MOST_COLUMNS:
+def _check_width(width: int, name: str) -> None:
+    if width > _MOST_COLUMNS:
         raise ValueError(
-            f"{name} has more than {MOST_COLUMNS:,} columns ({width:,}); is it a table with a line for each row?"
+            f"{name} has more than {_MOST_COLUMNS:,} columns ({width:,}); is it a table with a line for each row?"
         )
 
 
-def _encoding(encoding: str | None, head: bytes, name: str) -> str:
+def _encoding(encoding: str | None, head: bytes) -> str:
     """Return the encoding: as the user says, else as the file's mark says, else UTF-8."""
     if encoding is None:
         marks = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
@@ -274,15 +367,3 @@ def _encoding(encoding: str | None, head: bytes, name: str) -> str:
     except LookupError as error:  # not known, or no encoding of text
         raise ValueError(f"--encoding {encoding!r} is not known; examples: utf-8, latin-1, cp1252, utf-16") from error
     return code
-
-
-def _decoding_error(stream: IO[bytes], name: str, code: str) -> ValueError:
-    """Return an error that says where the first bytes are that are not in the encoding."""
-    advice = "say what it is, for example --encoding latin-1 or --encoding cp1252"
-    stream.seek(0)
-    for number, line in enumerate(() if code in _WIDE_CODES else stream, start=1):
-        try:
-            line.decode(code)
-        except UnicodeDecodeError as error:
-            return ValueError(f"{name} is not {code.upper()} (line {number}, byte 0x{line[error.start]:02x}); {advice}")
-    return ValueError(f"{name} is not {code.upper()}; {advice}")
