@@ -14,7 +14,7 @@ import typer
 import icqr
 from icqr.cli import options
 from icqr.cli.console import note, progress, say, say_sheet, tell, warnings_as_lines
-from icqr.cli.options import TextFormat, is_dask
+from icqr.cli.options import TextFormat, is_dask, option
 
 app = typer.Typer(
     name="icqr",
@@ -107,7 +107,7 @@ def compare(
     no_header: options.NoHeader = False,
     report: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The report, HTML. Without this option: report.html; with --json, none."),
+        option("FILE", "The report, HTML. Without this option: report.html; with --json, none."),
     ] = None,
     json: options.AsJson = False,
 ) -> None:
@@ -154,7 +154,7 @@ def compare(
 )
 def fit(
     data: options.Data,
-    out: Annotated[str, typer.Option(metavar="FILE", help="The model's file; its name ends in .icqr.")],
+    out: Annotated[str, option("FILE", "The model's file; its name ends in .icqr.")],
     target: options.Target = None,
     drop_missing: options.DropMissing = False,
     ignore: options.Ignore = None,
@@ -229,22 +229,22 @@ def predict(
     data: options.Data,
     out: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
+        option(
+            "FILE",
+            "The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
             "With --engine dask: a new folder, of Parquet files.",
         ),
     ] = "-",
     coverage: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Another coverage than the model's own.", callback=options.check_coverage),
+        option("SHARE", "Another coverage than the model's own.", callback=options.check_coverage),
     ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
     ] = False,
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="COL", help="Copy a column of DATA, for example an id; may be repeated.")
+        list[str] | None, option("COL", "Copy a column of DATA, for example an id; may be repeated.")
     ] = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
@@ -299,9 +299,7 @@ def recalibrate(
     model: options.ModelFile,
     data: options.Data,
     target: options.Target = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Another file. Without this option MODEL is replaced.")
-    ] = None,
+    out: Annotated[str | None, option("FILE", "Another file. Without this option MODEL is replaced.")] = None,
     drop_missing: options.DropMissing = False,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
@@ -351,14 +349,12 @@ def recalibrate(
 )
 def audit(
     data: options.Data,
-    target: Annotated[str, typer.Option(metavar="COL", help="The column of what happened.")],
-    lower: Annotated[str, typer.Option(metavar="COL", help="The column of lower bounds.")],
-    upper: Annotated[str, typer.Option(metavar="COL", help="The column of upper bounds.")],
-    coverage: Annotated[
-        float, typer.Option(metavar="SHARE", help="What the intervals promise.", callback=options.check_coverage)
-    ],
-    groups: Annotated[str | None, typer.Option(metavar="COL", help="Judge each value of this column.")] = None,
-    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write a report, HTML.")] = None,
+    target: Annotated[str, option("COL", "The column of what happened.")],
+    lower: Annotated[str, option("COL", "The column of lower bounds.")],
+    upper: Annotated[str, option("COL", "The column of upper bounds.")],
+    coverage: Annotated[float, option("SHARE", "What the intervals promise.", callback=options.check_coverage)],
+    groups: Annotated[str | None, option("COL", "Judge each value of this column.")] = None,
+    report: Annotated[str | None, option("FILE", "Write a report, HTML.")] = None,
     json: options.AsJson = False,
     seed: options.Seed = 0,
     drop_missing: options.DropMissing = False,
@@ -424,15 +420,11 @@ def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
 
 @command("icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
 def plan(
-    rows: Annotated[int | None, typer.Option(metavar="N", help="Calibration rows in all.", min=0)] = None,
+    rows: Annotated[int | None, option("N", "Calibration rows in all.", min=0)] = None,
     coverage: options.Coverage = 0.9,
-    n_groups: Annotated[int, typer.Option(metavar="N", help="Groups, equally large.", min=1)] = 1,
-    precision: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="How far off it may be: 0.02 is two points.")
-    ] = None,
-    confidence: Annotated[
-        float, typer.Option(metavar="SHARE", help="The share of calibrations that this is for.")
-    ] = 0.9,
+    n_groups: Annotated[int, option("N", "Groups, equally large.", min=1)] = 1,
+    precision: Annotated[float | None, option("SHARE", "How far off it may be: 0.02 is two points.")] = None,
+    confidence: Annotated[float, option("SHARE", "The share of calibrations that this is for.")] = 0.9,
     json: options.AsJson = False,
 ) -> None:
     """Say how many calibration rows are needed, and how near to the promise a number of them comes."""

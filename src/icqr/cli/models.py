@@ -23,8 +23,7 @@ from icqr.cli.console import listed_names, note, say, say_sheet
 from icqr.cli.notes import notes_on_categories
 from icqr.cli.options import ModelName, SmallGroups
 from icqr.cli.reading import UserTable
-from icqr.reporting import summarize
-from icqr.reporting.origins import two_stages
+from icqr.reporting.origins import model_facts, selections, two_stages
 from icqr.reporting.report_tables import tables_of
 
 #: Of each name of --model: the library it needs, its class and parameters, and what installs it.
@@ -51,13 +50,7 @@ _MOST_GROUPS = 50  # as many as K-means makes
 
 
 def make_model(name: ModelName) -> Any:
-    """Return the estimator that --model names, unfitted, or say what must be installed for it.
-
-    Examples
-    --------
-    >>> make_model("hist")
-    HistGradientBoostingRegressor()
-    """
+    """Return the estimator that --model names, unfitted, or say what must be installed for it."""
     library, path, parameters, install = LIBRARIES[name]
     imported(library, f"--model {name} needs", install)
     module, _, class_name = path.rpartition(".")
@@ -224,20 +217,21 @@ def chosen_columns(explained: Any, all_columns: bool, kept: Sequence[str]) -> An
 
 def say_model(model: IntervalRegressor) -> None:
     """Print what a model promises, and its groups."""
-    summary = summarize(model)
-    (about,) = summary["computed"]["models"]
-    rows = [f"{about[name]:,} {name}" for name in ("training rows", "calibration rows") if name in about]
-    groups = "1 group" if about["groups"] == 1 else f"{about['groups']} groups"
-    say(f"{about['method']}: {promise(summary['promised'])} promised, {', '.join(rows)}, {groups}.", "bold")
-    say(f"Quantile model: {about['model']}.")
-    say(f"What is promised: {about['guarantee']}")
-    if "exception" in about:
-        say(about["exception"])
-    for choice in summary.get("selection", []):
+    method = type(model).__name__
+    facts = model_facts(method, model)
+    rows = [f"{facts[name]:,} {name}" for name in ("training rows", "calibration rows") if name in facts]
+    groups = "1 group" if model.n_groups_ == 1 else f"{model.n_groups_} groups"
+    say(f"{method}: {promise(model.coverage)} promised, {', '.join(rows)}, {groups}.", "bold")
+    say(f"Quantile model: {facts['model']}.")
+    say(f"What is promised: {facts['guarantee']}")
+    if "exception" in facts:
+        say(facts["exception"])
+    for choice in selections({method: model}):
         say(f"Choice of groups: {choice['sentence']}")
     say()
-    if "groups" in summary:
-        say_sheet(tables_of(summary)["groups"].select(_GROUP_COLUMNS), most=_MOST_GROUPS)
+    if model.n_groups_ > 1:
+        sheet = tables_of({"groups": model.groups_.to_dict("records")})["groups"]
+        say_sheet(sheet.select(_GROUP_COLUMNS), most=_MOST_GROUPS)
     else:
         say(f"In all rows both bounds are moved outwards by {model.groups_['offset_lower'][0]:.4g}.")
 

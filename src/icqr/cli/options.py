@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -11,6 +11,11 @@ from icqr._messages import imported
 
 ModelName: TypeAlias = Literal["hist", "lightgbm", "xgboost", "catboost", "forest", "network"]
 SmallGroups: TypeAlias = Literal["pooled", "infinite", "error"]
+
+
+def option(metavar: str, text: str, **more: Any) -> Any:
+    """Return an option that takes a value; `text` is its help."""
+    return typer.Option(metavar=metavar, help=text, **more)
 
 
 def check_coverage(coverage: float | None) -> float | None:
@@ -42,21 +47,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document in
 
 # -- Which rows and columns --------------------------------------------------------------------------------
 
-Target = Annotated[str | None, typer.Option(metavar="COL", help="The column to predict. A known data set has its own.")]
+Target = Annotated[str | None, option("COL", "The column to predict. A known data set has its own.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
-Ignore = Annotated[
-    list[str] | None, typer.Option(metavar="COL", help="Leave a column out, for example an id; may be repeated.")
-]
+Ignore = Annotated[list[str] | None, option("COL", "Leave a column out, for example an id; may be repeated.")]
 
 # -- Which intervals ---------------------------------------------------------------------------------------
 
-Coverage = Annotated[
-    float, typer.Option(metavar="SHARE", help="How often an interval should hold.", callback=check_coverage)
-]
+Coverage = Annotated[float, option("SHARE", "How often an interval should hold.", callback=check_coverage)]
 Model = Annotated[ModelName, typer.Option(help="The quantile model.")]
-Groups = Annotated[
-    str | None, typer.Option(metavar="COL", help="Groups of your own: a column whose values they are (Mondrian).")
-]
+Groups = Annotated[str | None, option("COL", "Groups of your own: a column whose values they are (Mondrian).")]
 Partition = Annotated[
     Literal["kmeans", "whole"] | None,
     typer.Option(help="Clusters of similar rows (kmeans, the default), or one group (whole)."),
@@ -70,22 +69,18 @@ SmallGroupsPolicy = Annotated[
 ]
 YMin = Annotated[
     float | None,
-    typer.Option(metavar="NUMBER", help="The target is never less, for example 0 for prices; intervals are cut there."),
+    option("NUMBER", "The target is never less, for example 0 for prices; intervals are cut there."),
 ]
-YMax = Annotated[
-    float | None, typer.Option(metavar="NUMBER", help="The target is never more; intervals are cut there.")
-]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of everything random.", min=0)]
+YMax = Annotated[float | None, option("NUMBER", "The target is never more; intervals are cut there.")]
+Seed = Annotated[int, option("N", "Of everything random.", min=0)]
 Jobs = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Tasks run at the same time, -1 for one per core.", callback=_check_jobs),
+    option("N", "Tasks run at the same time, -1 for one per core.", callback=_check_jobs),
 ]
 
 # -- How a CSV file is written -----------------------------------------------------------------------------
 
-Encoding = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of a CSV file that is not UTF-8, for example latin-1.")
-]
+Encoding = Annotated[str | None, option("NAME", "Of a CSV file that is not UTF-8, for example latin-1.")]
 Decimal = Annotated[Literal[".", ","] | None, typer.Option(help="The decimal sign in a CSV file: a point, or a comma.")]
 Thousands = Annotated[
     Literal[",", ".", "'", " "] | None,
@@ -93,9 +88,7 @@ Thousands = Annotated[
 ]
 Dates = Annotated[
     str | None,
-    typer.Option(
-        metavar="FORMAT", help="How dates are written, for example %d.%m.%Y; those like 2024-12-31 need no format."
-    ),
+    option("FORMAT", "How dates are written, for example %d.%m.%Y; those like 2024-12-31 need no format."),
 ]
 NoHeader = Annotated[
     bool,
@@ -136,9 +129,9 @@ Engine = Annotated[
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Of a Dask cluster, for example tcp://10.0.0.5:8786. Without this option: one worker per core, here.",
+    option(
+        "ADDRESS",
+        "Of a Dask cluster, for example tcp://10.0.0.5:8786. Without this option: one worker per core, here.",
     ),
 ]
 

@@ -106,7 +106,7 @@ def read_data(
     keep: Sequence[str] = (),
     ignore: Collection[str] = (),
 ) -> UserTable:
-    r"""Read a file, standard input ("-"), Parquet files of a pattern, or a known data set, which comes after files.
+    """Read a file, standard input ("-"), Parquet files of a pattern, or a known data set, which comes after files.
 
     Parameters
     ----------
@@ -121,17 +121,6 @@ def read_data(
         looked at.
     keep : sequence of str
         Columns to return as the file has them, too.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "rooms.csv")
-    ...     size = file.write_text("size;city\n12,5;Bern\n20;Genf\n", encoding="utf-8")
-    ...     read_data(str(file), TextFormat(decimal=",")).frame
-       size  city
-    0  12.5  Bern
-    1  20.0  Genf
     """
     table, is_csv, target = _open_data(data, text_format)
     table = table.drop_columns([column for column in table.column_names if is_written_index(column)])
