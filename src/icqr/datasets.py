@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import pandas as pd
@@ -49,17 +49,16 @@ __all__ = [
 Seed: TypeAlias = int | np.random.RandomState | None
 
 
-def _read(name: str, data_home: Home, **options: Any) -> pd.DataFrame:
+def _read(file: str, data_home: Home, **options: Any) -> pd.DataFrame:
     """Read a known file; the options are those of `pandas.read_csv`."""
-    frame: pd.DataFrame = pd.read_csv(locate_file(FILES[name], data_home), **options)
+    frame: pd.DataFrame = pd.read_csv(locate_file(FILES[file], data_home), **options)
     return frame
 
 
-def _bunch(
-    fetch: Callable[..., Any], name: str, frame: pd.DataFrame, target: str, return_X_y: bool, as_frame: bool
-) -> Any:
-    """Return a frame as `fetch` was asked to: (X, y) or a Bunch, frames or arrays."""
-    X, y = frame.drop(columns=target), frame[target]
+def _bunch(name: str, frame: pd.DataFrame, return_X_y: bool, as_frame: bool) -> Any:
+    """Return a known data set as its function was asked to: (X, y) or a Bunch, frames or arrays."""
+    known = _KNOWN[name]
+    X, y = frame.drop(columns=known.target), frame[known.target]
     text = X.select_dtypes(exclude="number").columns
     if len(text) and not as_frame:
         raise ValueError(
@@ -70,14 +69,15 @@ def _bunch(
     if return_X_y:
         return data, labels
 
-    about = inspect.cleandoc(fetch.__doc__ or "").split("Examples\n")[0].strip()
+    about = inspect.cleandoc(known.load.__doc__ or "").split("Examples\n")[0].strip()
+    facts = f"Rows: {len(X)}. Features: {X.shape[1]}. Target: {y.name}.\nSource: {FILES[known.files[0]].source}."
     return Bunch(
         data=data,
         target=labels,
-        frame=frame[[*X, target]] if as_frame else None,
+        frame=frame[[*X, y.name]] if as_frame else None,
         feature_names=list(X),
-        target_names=[target],
-        DESCR=f"{about}\n\nRows: {len(X)}. Features: {X.shape[1]}. Target: {target}.\nSource: {FILES[name].source}.",
+        target_names=[y.name],
+        DESCR=f"{about}\n\n{facts}",
     )
 
 
@@ -91,7 +91,7 @@ def fetch_boston(*, return_X_y: bool = False, as_frame: bool = True, data_home: 
     >>> fetch_boston().data.shape  # doctest: +SKIP
     (506, 13)
     """
-    return _bunch(fetch_boston, "boston.csv", _read("boston.csv", data_home), "medv", return_X_y, as_frame)
+    return _bunch("boston", _read("boston.csv", data_home), return_X_y, as_frame)
 
 
 def fetch_bike_sharing(
@@ -109,7 +109,7 @@ def fetch_bike_sharing(
     """
     drop = ["instant", "dteday"] + ([] if leak else ["casual", "registered"])
     frame = _read("bike_sharing_hour.csv", data_home).drop(columns=drop)
-    return _bunch(fetch_bike_sharing, "bike_sharing_hour.csv", frame, "cnt", return_X_y, as_frame)
+    return _bunch("bike", frame, return_X_y, as_frame)
 
 
 def fetch_blog_feedback(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -124,7 +124,7 @@ def fetch_blog_feedback(*, return_X_y: bool = False, as_frame: bool = True, data
     """
     names = [*(f"x{j}" for j in range(1, 281)), "comments"]
     frame = _read("blog_feedback.csv.gz", data_home, header=None, names=names)
-    return _bunch(fetch_blog_feedback, "blog_feedback.csv.gz", frame, "comments", return_X_y, as_frame)
+    return _bunch("blog", frame, return_X_y, as_frame)
 
 
 def fetch_protein(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -135,8 +135,7 @@ def fetch_protein(*, return_X_y: bool = False, as_frame: bool = True, data_home:
     >>> fetch_protein().data.shape  # doctest: +SKIP
     (45730, 9)
     """
-    frame = _read("protein_casp.csv.gz", data_home)
-    return _bunch(fetch_protein, "protein_casp.csv.gz", frame, "RMSD", return_X_y, as_frame)
+    return _bunch("protein", _read("protein_casp.csv.gz", data_home), return_X_y, as_frame)
 
 
 def fetch_concrete(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -151,7 +150,7 @@ def fetch_concrete(*, return_X_y: bool = False, as_frame: bool = True, data_home
     """
     mixture = ["cement", "slag", "fly_ash", "water", "superplasticizer", "coarse_aggregate", "fine_aggregate"]
     frame = _read("concrete.csv.gz", data_home, header=0, names=[*mixture, "age", "strength"])
-    return _bunch(fetch_concrete, "concrete.csv.gz", frame, "strength", return_X_y, as_frame)
+    return _bunch("concrete", frame, return_X_y, as_frame)
 
 
 def fetch_star(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -171,7 +170,7 @@ def fetch_star(*, return_X_y: bool = False, as_frame: bool = True, data_home: Ho
     complete = _read("star.csv.gz", data_home, index_col=0).dropna().reset_index(drop=True)
     scores = [f"{subject}{grade}" for subject in ("read", "math") for grade in "k123"]
     frame = complete.drop(columns=scores).assign(score=complete[scores].sum(axis=1))
-    return _bunch(fetch_star, "star.csv.gz", frame, "score", return_X_y, as_frame)
+    return _bunch("star", frame, return_X_y, as_frame)
 
 
 def fetch_communities(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -187,8 +186,7 @@ def fetch_communities(*, return_X_y: bool = False, as_frame: bool = True, data_h
     """
     names = _read("communities_attributes.csv.gz", data_home)["attributes"].str.strip().tolist()
     frame = _read("communities.data.gz", data_home, header=None, names=names, na_values="?")
-    frame = frame.drop(columns=names[:5])
-    return _bunch(fetch_communities, "communities.data.gz", frame, "ViolentCrimesPerPop", return_X_y, as_frame)
+    return _bunch("communities", frame.drop(columns=names[:5]), return_X_y, as_frame)
 
 
 def fetch_california_housing(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -201,10 +199,7 @@ def fetch_california_housing(*, return_X_y: bool = False, as_frame: bool = True,
     >>> fetch_california_housing().data.shape  # doctest: +SKIP
     (20640, 8)
     """
-    frame = _read("california_housing.csv.gz", data_home)
-    return _bunch(
-        fetch_california_housing, "california_housing.csv.gz", frame, "median_house_value", return_X_y, as_frame
-    )
+    return _bunch("california", _read("california_housing.csv.gz", data_home), return_X_y, as_frame)
 
 
 def fetch_diamonds(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -215,8 +210,7 @@ def fetch_diamonds(*, return_X_y: bool = False, as_frame: bool = True, data_home
     >>> fetch_diamonds().data.shape  # doctest: +SKIP
     (53940, 9)
     """
-    frame = _read("diamonds.csv.gz", data_home)
-    return _bunch(fetch_diamonds, "diamonds.csv.gz", frame, "price", return_X_y, as_frame)
+    return _bunch("diamonds", _read("diamonds.csv.gz", data_home), return_X_y, as_frame)
 
 
 def fetch_kc_house(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
@@ -233,7 +227,7 @@ def fetch_kc_house(*, return_X_y: bool = False, as_frame: bool = True, data_home
     frame = _read("kc_house.csv.gz", data_home).drop(columns="id")
     date = pd.to_datetime(frame["date"], format="%Y%m%dT%H%M%S")
     frame["date"] = (date - pd.Timestamp("2014-05-02")).dt.days
-    return _bunch(fetch_kc_house, "kc_house.csv.gz", frame, "price", return_X_y, as_frame)
+    return _bunch("kc_house", frame, return_X_y, as_frame)
 
 
 _SMALLEST_SCALE = 1e-9  # so that every row has a proper law, also outside the unit cube
@@ -404,8 +398,7 @@ def make_sum_spread(n_samples: int = 1000, *, random_state: Seed = None) -> Synt
     return _draw(lambda Z: Z @ np.array([3.0, 0.5, 1.0]), lambda Z: np.abs(Z).sum(axis=1), (n_samples, 3), random_state)
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(NamedTuple):
     """What the short name of a data set stands for; a set without files is drawn, with seed 0."""
 
     load: Callable[..., Any]
