@@ -125,7 +125,16 @@ def compare(
 
     report = "report.html" if report is None and not json else report
     estimator = seeded(models.make_model(model), seed)
-    parameters = models.make_parameters(estimator, coverage, groups, partition, small_groups, y_min, y_max, seed, jobs)
+    method = icqr.ICQR(
+        estimator,
+        coverage=coverage,
+        partition=models.make_partition(groups, partition),
+        small_groups=small_groups,
+        y_min=y_min,
+        y_max=y_max,
+        random_state=seed,
+        n_jobs=jobs,
+    )
     judging.check_report(report)
     with progress() as show:
         show("Reading the data")
@@ -137,7 +146,7 @@ def compare(
         else:
             described, X, y = read_rows(data, target, ignore or [], drop_missing, text_format)
         models.check_features(X, groups, model, estimator)
-        comparison, summary = judging.compare_methods(described, X, y, model, groups, parameters, report, show)
+        comparison, summary = judging.compare_methods(method, X, y, groups, described, model, report, show)
     if json:
         typer.echo(as_json(summary))
     else:
@@ -193,16 +202,21 @@ def fit(
 
     models.check_destination(out, "--out", [".icqr"])
     estimator = models.make_model(model)
-    parameters = models.make_parameters(
-        estimator, coverage, groups, partition, small_groups, y_min, y_max, seed, jobs, recommended
+    method = icqr.ICQR(
+        icqr.ResidualQuantiles(estimator) if recommended else estimator,
+        coverage=coverage,
+        partition=models.make_partition(groups, partition, recommended),
+        small_groups=small_groups,
+        y_min=y_min,
+        y_max=y_max,
+        random_state=seed,
+        n_jobs=jobs,
     )
     with progress() as show:
         if on_dask:
             from icqr.cli.on_dask import fit_on_dask
 
-            described, fitted = fit_on_dask(
-                data, target, ignore or [], drop_missing, model, parameters, scheduler, show
-            )
+            described, fitted = fit_on_dask(data, target, ignore or [], drop_missing, model, method, scheduler, show)
         else:
             from icqr.cli.reading import read_rows
 
@@ -210,7 +224,7 @@ def fit(
             described, X, y = read_rows(data, target, ignore or [], drop_missing, text_format)
             models.check_features(X, groups, model, estimator)
             show(f"Fitting and calibrating ({model})")
-            fitted = icqr.ICQR(**parameters).fit(X, y)
+            fitted = method.fit(X, y)
         show("Writing the model")
         icqr.save(fitted, out)
     say(f"Data: {described}.")

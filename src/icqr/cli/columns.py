@@ -61,11 +61,11 @@ def parsed(texts: Any, text_format: TextFormat) -> Any:
     if thousands is not None or decimal != ".":
         parted = "" if thousands is None else rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+|"
         form = rf"^[+-]?({parted}\d+)({re.escape(decimal)}\d+)?([eE][+-]?\d+)?$"
-        if pc.all(pc.match_substring_regex(values, form)).as_py() is False:
-            kinds = [pa.bool_()]
-        else:
+        if pc.all(pc.match_substring_regex(values, form)).as_py() is not False:
             values = values if thousands is None else pc.replace_substring(values, thousands, "")
             values = pc.replace_substring(values, decimal, ".")
+        elif decimal != ".":
+            kinds = [pa.bool_()]
 
     for kind in kinds:
         try:
@@ -87,7 +87,7 @@ def as_written(texts: Any, text_format: TextFormat) -> pd.Series[Any]:
     plain = pc.match_substring_regex(values, rf"^-?(0|[1-9]\d*)({re.escape(text_format.decimal_sign)}\d+)?$")
     if values.null_count < len(values) and pc.all(pc.and_(plain, pc.less_equal(pc.utf8_length(values), 15))).as_py():
         return pd.Series(parsed(values, text_format).to_pandas(integer_object_nulls=True))
-    return pd.Series(pc.if_else(pc.equal(texts, ""), None, texts).to_pandas(), dtype=object)
+    return pd.Series(pc.if_else(pc.equal(texts, ""), None, texts).to_pandas())
 
 
 # -- Columns of any file ---------------------------------------------------------------------------------

@@ -62,23 +62,22 @@ class _SharedMedian(_SharedBounds):
 
 
 def compare_methods(
-    described: str,
+    method: ICQR,
     X: pd.DataFrame,
     y: pd.Series[Any],
-    model: ModelName,
     groups: str | None,
-    parameters: dict[str, Any],
+    described: str,
+    model: ModelName,
     report_path: str | None,
     show: Show,
 ) -> tuple[Comparison, dict[str, Any]]:
-    """Fit the five methods on the same rows, compare them on others and write the report; return a summary, too."""
-    y_min, y_max = parameters["y_min"], parameters["y_max"]
+    """Fit ICQR and four others on the same rows, compare them on others and write the report; return a summary, too."""
+    y_min, y_max, seed = method.y_min, method.y_max, method.random_state
     check_target(y, len(y), (-math.inf if y_min is None else y_min, math.inf if y_max is None else y_max))
     # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
-    seed = parameters["random_state"]
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=seed)
     X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=seed)
-    methods, seconds = _fit_methods(parameters, X_train, y_train, X_cal, y_cal, show)
+    methods, seconds = _fit_methods(method, X_train, y_train, X_cal, y_cal, show)
     show("Checking the five methods")
     comparison = compare(methods, X_test, y_test, groups=groups, random_state=seed)
 
@@ -99,29 +98,30 @@ def compare_methods(
 
 
 def _fit_methods(
-    parameters: dict[str, Any], X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, show: Show
+    method: ICQR, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, show: Show
 ) -> tuple[dict[str, IntervalRegressor], dict[str, float]]:
     """Return the fitted methods, and the seconds that each took; all but the last share one quantile model."""
     show("Fitting the quantile model")
     start = perf_counter()
-    estimator, levels = parameters["estimator"], quantile_levels(parameters["coverage"], "both")
-    bounds = QuantileModel(estimator, n_jobs=parameters["n_jobs"]).fit(X, y, levels)
+    levels = quantile_levels(method.coverage, "both")
+    bounds = QuantileModel(method.estimator, n_jobs=method.n_jobs).fit(X, y, levels)
     shared_seconds = perf_counter() - start
 
+    parameters = method.get_params(deep=False)
     common = {name: parameters[name] for name in ("coverage", "y_min", "y_max", "random_state", "n_jobs")}
     methods: dict[str, IntervalRegressor] = {
         "Naive": Naive(_SharedMedian(bounds), **common),
         "QR": QR(_SharedBounds(bounds), **common),
         "CQR": CQR(_SharedBounds(bounds), **common),
         "ICQR": ICQR(**parameters | {"estimator": _SharedBounds(bounds)}),
-        RECOMMENDED: ICQR(**parameters | {"estimator": ResidualQuantiles(estimator), "partition": "auto"}),
+        RECOMMENDED: ICQR(**parameters | {"estimator": ResidualQuantiles(method.estimator), "partition": "auto"}),
     }
     seconds: dict[str, float] = {}
-    for name, method in methods.items():
+    for name, unfitted in methods.items():
         show(f"Fitting {name}")
-        held_out = {} if isinstance(method, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
+        held_out = {} if isinstance(unfitted, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
         start = perf_counter()
-        method.fit(X, y, **held_out)
+        unfitted.fit(X, y, **held_out)
         seconds[name] = perf_counter() - start + (0.0 if name == RECOMMENDED else shared_seconds)
     return methods, seconds
 

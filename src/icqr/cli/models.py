@@ -13,7 +13,7 @@ import pandas as pd
 import typer
 from sklearn.utils import get_tags
 
-from icqr import GroupPartition, KMeansPartition, ResidualQuantiles, WholePartition, load
+from icqr import GroupPartition, KMeansPartition, WholePartition, load
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
@@ -21,7 +21,7 @@ from icqr.auditing.findings import as_json, promise, records
 from icqr.cli.columns import check_column
 from icqr.cli.console import listed_names, note, say, say_sheet
 from icqr.cli.notes import notes_on_categories
-from icqr.cli.options import ModelName, SmallGroups
+from icqr.cli.options import ModelName
 from icqr.cli.reading import UserTable
 from icqr.reporting.origins import model_facts, selections, two_stages
 from icqr.reporting.report_tables import tables_of
@@ -57,39 +57,18 @@ def make_model(name: ModelName) -> Any:
     return getattr(importlib.import_module(module), class_name)(**parameters)
 
 
-def make_parameters(
-    estimator: Any,
-    coverage: float,
-    groups: str | None,
-    partition: str | None,
-    small_groups: SmallGroups,
-    y_min: float | None,
-    y_max: float | None,
-    seed: int,
-    jobs: int | None,
-    recommended: bool = False,
-) -> dict[str, Any]:
-    """Return what options say, as parameters of `ICQR`; options that contradict each other are a wrong use."""
-    if y_min is not None and y_max is not None and not y_min < y_max:
-        raise typer.BadParameter(f"--y-min must be less than --y-max, got {y_min:g} and {y_max:g}")
+def make_partition(groups: str | None, partition: str | None, recommended: bool = False) -> Any:
+    """Return the partition that options ask for; options that contradict each other are a wrong use."""
     options = {"--recommended": recommended, "--groups": groups, "--partition": partition}
     given = [option for option, value in options.items() if value]
     if len(given) > 1:
         why = "the recommended setting chooses the groups" if recommended else "groups of your own are the partition"
         raise typer.BadParameter(f"{given[0]} and {given[1]} can't both be given: {why}")
-
-    made: Any = WholePartition() if partition == "whole" else KMeansPartition()
-    made = made if groups is None else GroupPartition(groups)
-    return {
-        "estimator": ResidualQuantiles(estimator) if recommended else estimator,
-        "coverage": coverage,
-        "partition": "auto" if recommended else made,
-        "small_groups": small_groups,
-        "y_min": y_min,
-        "y_max": y_max,
-        "random_state": seed,
-        "n_jobs": jobs,
-    }
+    if recommended:
+        return "auto"
+    if groups is not None:
+        return GroupPartition(groups)
+    return WholePartition() if partition == "whole" else KMeansPartition()
 
 
 def check_features(X: pd.DataFrame, groups: str | None, model: ModelName, estimator: Any) -> None:

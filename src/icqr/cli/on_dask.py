@@ -19,11 +19,12 @@ from distributed.scheduler import KilledWorker
 from pyarrow.dataset import dataset, field
 
 from icqr import GroupPartition
+from icqr._predicting import IntervalRegressor
 from icqr.cli.columns import as_series, check_column, check_gaps, is_text
 from icqr.cli.console import Show, listed_names, note
 from icqr.cli.models import chosen_columns, columns_to_read, features_of, load_model, predicted_words
 from icqr.cli.options import ModelName, TextFormat
-from icqr.cli.reading import UserTable, is_written_index
+from icqr.cli.reading import UserTable, is_written_index, target_of
 from icqr.dask import (
     ICQR,
     LostWorkerError,
@@ -56,26 +57,23 @@ def fit_on_dask(
     ignore: Sequence[str],
     drop_missing: bool,
     model: ModelName,
-    parameters: dict[str, Any],
+    method: IntervalRegressor,
     scheduler: str | None,
     show: Show,
 ) -> tuple[str, Any]:
-    """Return what the rows are, in words, and a model fitted on them with Dask."""
+    """Return what the rows are, in words, and ICQR with the parameters of `method`, fitted on them with Dask."""
+    parameters = method.get_params(deep=False)
     recommended = parameters["partition"] == "auto"
     trains_on_all = model in _DASK_ESTIMATORS and not recommended
     if trains_on_all:
         module, name = _DASK_ESTIMATORS[model]
-        parameters = parameters | {"estimator": getattr(importlib.import_module(module), name)()}
+        parameters |= {"estimator": getattr(importlib.import_module(module), name)()}
 
     with _cluster(scheduler, show):
         table, blocks, n_rows = _open_blocks(data, ignore=ignore)
-        columns = list(map(str, table.frame.columns))
-        for name in ignore:
-            check_column(table.names, name, "--ignore")
-        if target is None:
-            raise ValueError(f"--target must be given: the column to predict, one of {listed_names(columns)}")
+        target = target_of(table, target, ignore)
         blocks, n_rows = _check_numbers(table, blocks, n_rows, {"--target": target}, drop_missing)
-        features = [name for name in columns if name != target]
+        features = [name for name in table.frame.columns if name != target]
         if isinstance(parameters["partition"], GroupPartition):
             check_column(features, parameters["partition"].by, "--groups")
         note(*table.notes)
@@ -110,7 +108,7 @@ def predict_on_dask(
         columns = list(features_of(model, table, kept, "--keep"))
         predicted = chosen_columns(on_dask(model).explain(blocks[columns], coverage), explain, kept)
         if kept:
-            copied, copies, _ = _open_blocks(data, only=(), keep=kept)  # as the files have them
+            copied, copies, _ = _open_blocks(data, only=kept, as_is=True)
             predicted = dd.map_partitions(
                 lambda *parts: pd.concat(parts, axis=1),
                 copies[kept],
@@ -165,52 +163,48 @@ def _open_blocks(
     data: str,
     as_text: Collection[str] = (),
     only: Collection[str] | None = None,
-    keep: Collection[str] = (),
     ignore: Collection[str] = (),
+    as_is: bool = False,
 ) -> tuple[UserTable, Any, int]:
     """Return the columns of Parquet files as a table without a row, the rows as Dask's blocks, and their number.
 
-    DATA is a file, a folder or a pattern; columns are chosen as in `read_data`. No row is read yet.
+    DATA is a file, a folder or a pattern; columns are chosen as in `read_data`, and converted unless `as_is`. No row is
+    read yet.
     """
     files = [str(Path(file).absolute()) for file in list_files(data)]  # workers may be in another folder
     opened = open_files(files)
-    fields = [column for column in opened.schema if not is_written_index(column.name)]
+    columns = [column for column in opened.schema if not is_written_index(column.name)]
     n_rows = opened.count_rows()
-    if not n_rows or not fields:
+    if not n_rows or not columns:
         raise ValueError(f"{data}: {len(files):,} files without a row")
 
-    schema = pa.schema(
-        [
-            column
-            for column in fields
-            if column.name in keep or (column.name not in ignore and (only is None or column.name in only))
-        ]
-    )
-    unused = [column.name for column in fields if column.name not in schema.names]
+    schema = pa.schema([c for c in columns if c.name not in ignore and (only is None or c.name in only)])
     # Text is text: whether it holds dates could be told only from all rows, and a block has some of them.
-    texts = tuple(column.name for column in schema if column.name in as_text or is_text(column.type))
+    texts = None if as_is else [column.name for column in schema if column.name in as_text or is_text(column.type)]
     notes: list[str] = []
-    example = _converted(schema.empty_table(), texts, tuple(keep), notes)
+    example = _converted(schema.empty_table(), texts, notes)
+    options = {"schema": schema, "texts": texts, "meta": example, "label": "read-parquet"}
     with dask.config.set({"dataframe.convert-string": False}):  # text as the local engine has it
-        options = {"schema": schema, "texts": texts, "kept": tuple(keep)}
-        blocks = dd.from_map(_read_block, list(cut_files(opened)), **options, meta=example, label="read-parquet")
+        blocks = dd.from_map(_read_block, list(cut_files(opened)), **options)
+    unused = [column.name for column in columns if column.name not in schema.names]
     return UserTable(data, example, notes, unused=unused), blocks, n_rows
 
 
-def _read_block(piece: Any, columns: Any = None, *, schema: Any, texts: Sequence[str], kept: Sequence[str]) -> Any:
+def _read_block(piece: Any, columns: Any = None, *, schema: Any, texts: Collection[str] | None) -> pd.DataFrame:
     """Read a piece of a file; Dask asks for the `columns` that are used."""
     names = schema.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
     read = piece.to_table(schema=pa.schema([schema.field(name) for name in names]), use_threads=False)
-    return _converted(read, texts, kept, [])
+    return _converted(read, texts, [])
 
 
-def _converted(table: Any, texts: Sequence[str], kept: Sequence[str], notes: list[str]) -> pd.DataFrame:
-    columns = {}
-    for name, values in zip(table.column_names, table.columns, strict=True):
-        as_text = name in texts
-        is_kept = name in kept
-        columns[name] = values.to_pandas() if is_kept else as_series(values, name, TextFormat(), notes, as_text=as_text)
-    return pd.DataFrame(columns)
+def _converted(table: Any, texts: Collection[str] | None, notes: list[str]) -> pd.DataFrame:
+    """Return columns as numbers, or as text those that are `texts`; if these are None, all as they are."""
+    if texts is None:
+        return pd.DataFrame(table.to_pandas())
+    columns = zip(table.column_names, table.columns, strict=True)
+    return pd.DataFrame(
+        {name: as_series(values, name, TextFormat(), notes, as_text=name in texts) for name, values in columns}
+    )
 
 
 def _check_numbers(

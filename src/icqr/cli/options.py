@@ -30,6 +30,20 @@ def check_coverage(coverage: float | None) -> float | None:
     return coverage
 
 
+def _check_ignored(context: typer.Context, ignore: list[str] | None) -> list[str] | None:
+    target = context.params["target"]  # eager options are read first
+    if target is not None and target in (ignore or []):
+        raise typer.BadParameter(f"--ignore and --target can't both be {target!r}")
+    return ignore
+
+
+def _check_limits(context: typer.Context, y_max: float | None) -> float | None:
+    y_min = context.params["y_min"]
+    if y_min is not None and y_max is not None and not y_min < y_max:
+        raise typer.BadParameter(f"--y-min must be less than --y-max, got {y_min:g} and {y_max:g}")
+    return y_max
+
+
 def _check_jobs(jobs: int | None) -> int | None:
     if jobs == 0:
         raise typer.BadParameter("must be 1 or more, or -1 for one per core, got 0")
@@ -47,9 +61,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document in
 
 # -- Which rows and columns --------------------------------------------------------------------------------
 
-Target = Annotated[str | None, option("COL", "The column to predict. A known data set has its own.")]
+Target = Annotated[str | None, option("COL", "The column to predict. A known data set has its own.", is_eager=True)]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
-Ignore = Annotated[list[str] | None, option("COL", "Leave a column out, for example an id; may be repeated.")]
+Ignore = Annotated[
+    list[str] | None,
+    option("COL", "Leave a column out, for example an id; may be repeated.", callback=_check_ignored),
+]
 
 # -- Which intervals ---------------------------------------------------------------------------------------
 
@@ -69,9 +86,11 @@ SmallGroupsPolicy = Annotated[
 ]
 YMin = Annotated[
     float | None,
-    option("NUMBER", "The target is never less, for example 0 for prices; intervals are cut there."),
+    option("NUMBER", "The target is never less, for example 0 for prices; intervals are cut there.", is_eager=True),
 ]
-YMax = Annotated[float | None, option("NUMBER", "The target is never more; intervals are cut there.")]
+YMax = Annotated[
+    float | None, option("NUMBER", "The target is never more; intervals are cut there.", callback=_check_limits)
+]
 Seed = Annotated[int, option("N", "Of everything random.", min=0)]
 Jobs = Annotated[
     int | None,

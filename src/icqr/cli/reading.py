@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import pandas as pd
-import typer
 
 from icqr.cli.columns import as_series, as_written, check_column, check_numbers, parsed, with_gaps
 from icqr.cli.console import did_you_mean, listed_names, note
@@ -75,16 +74,8 @@ def read_rows(
     data: str, target: str | None, ignore: Sequence[str], drop_missing: bool, text_format: TextFormat
 ) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
     """Return what the rows are, in words, their features and their target; tell the user what is odd about them."""
-    if target in ignore:
-        raise typer.BadParameter(f"--ignore and --target can't both be {target!r}")
     table = read_data(data, text_format, ignore=ignore)
-    for name in ignore:
-        check_column(table.names, name, "--ignore")
-    target = table.target if target is None else target
-    if target is None:
-        columns = listed_names(table.frame.columns)
-        raise ValueError(f"--target must be given with a file: the column to predict, one of {columns}")
-
+    target = target_of(table, target, ignore)
     frame = check_numbers(table.frame, {"--target": target}, drop_missing)
     left_out = len(table.frame) - len(frame)
     if left_out:
@@ -95,6 +86,17 @@ def read_rows(
     note(*table.notes, *notes_on_rows(frame, X))
     described = f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})"
     return described, X, frame[target].astype(float)
+
+
+def target_of(table: UserTable, target: str | None, ignore: Sequence[str]) -> str:
+    """Return the column to predict; refuse columns to ignore that are not there."""
+    for name in ignore:
+        check_column(table.names, name, "--ignore")
+    target = table.target if target is None else target
+    if target is None:
+        columns = listed_names(table.frame.columns)
+        raise ValueError(f"--target must be given with a file: the column to predict, one of {columns}")
+    return target
 
 
 def read_data(
