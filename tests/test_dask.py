@@ -430,6 +430,10 @@ def with_text(block: pd.DataFrame, partition_info: Any = None) -> pd.DataFrame:
     return block.assign(x1="much") if partition_info and partition_info["number"] == 3 else block
 
 
+def without_last_block(block: pd.Series, partition_info: Any = None) -> pd.Series:
+    return block[:0] if partition_info and partition_info["number"] == 4 else block
+
+
 def test_rows_that_do_not_fit_together_are_refused(client: Any, models: Any, rows: Any, frames: Any) -> None:
     X, y = frames
     model = on_dask(models["CQR"])
@@ -437,6 +441,8 @@ def test_rows_that_do_not_fit_together_are_refused(client: Any, models: Any, row
         model.calibrate(X, y.repartition(npartitions=3))
     with pytest.raises(ValueError, match=r"block 0: .* 119 were counted, and now X has 120 and y has 119"):
         model.calibrate(X, y.loc[1:])
+    with pytest.raises(ValueError, match=r"block 4: X and y must have the same rows; X has \d+ and y has 0"):
+        model.calibrate(X, y.map_partitions(without_last_block))
     with pytest.raises(TypeError, match=r"y must be a Dask Series or a one-dimensional Dask Array, got Series"):
         model.calibrate(X, rows[1])
     with pytest.raises(ValueError, match=r"X must have the columns it had in fit|feature names"):

@@ -275,6 +275,15 @@ class DaskRows:
         lengths = np.array(counts, dtype=np.intp)
         if not lengths.any():
             raise ValueError("X has 0 rows in all its blocks; at least one is needed")
+        # A block without targets is not read again: that X has no rows in it either is checked now.
+        empty = np.flatnonzero(lengths == 0).tolist()
+        counts = gathered(on_each(len, [tables[number] for number in empty]), "counting rows") if empty else []
+        for number, n_rows in zip(empty, counts, strict=True):
+            if n_rows:
+                raise ValueError(
+                    f"block {number}: X and y must have the same rows; X has {n_rows} and y has 0. Make both from one "
+                    "DataFrame."
+                )
         return cls(tables, targets, lengths, seed, np.zeros_like(lengths), lengths)
 
     @property
