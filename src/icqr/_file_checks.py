@@ -14,9 +14,10 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
@@ -95,6 +96,10 @@ CLASSES = {
     "sklearn.svm": "LinearSVR",
     "sklearn.tree": "DecisionTreeRegressor ExtraTreeRegressor",
     # Parts of fitted estimators.
+    "sklearn._loss._loss": (
+        "CyAbsoluteError CyHalfGammaLoss CyHalfPoissonLoss CyHalfSquaredError CyHalfTweedieLoss "
+        "CyHalfTweedieLossIdentity CyHuberLoss CyPinballLoss"
+    ),
     "sklearn._loss.link": "IdentityLink Interval LogLink",
     "sklearn._loss.loss": (
         "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError HalfTweedieLoss HalfTweedieLossIdentity "
@@ -104,30 +109,46 @@ CLASSES = {
     "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
     "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
     "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
-}
-#: Compiled losses, which hold at most a number.
-LOSSES = {
-    "sklearn._loss._loss": (
-        "CyAbsoluteError CyHalfGammaLoss CyHalfPoissonLoss CyHalfSquaredError CyHalfTweedieLoss "
-        "CyHalfTweedieLossIdentity CyHuberLoss CyPinballLoss"
-    ),
+    "sklearn.utils": "Bunch",
 }
 #: Trusted functions: of FunctionTransformer, TransformedTargetRegressor, SelectKBest and PermutationImportance.
 FUNCTIONS = {
     "icqr.importance": "median_absolute_error",
-    "numpy": "abs arcsinh cbrt exp exp2 expm1 log log10 log1p log2 negative reciprocal sinh sqrt square",
+    "numpy": "absolute arcsinh cbrt exp exp2 expm1 log log10 log1p log2 negative reciprocal sinh sqrt square",
     "scipy.special": "expit logit",
     "sklearn.feature_selection": "f_classif f_regression mutual_info_regression r_regression",
     "sklearn.utils": "check_array",
 }
-#: Objects that skops stores as they are: their library, not we, says what is in them.
-SEALED = {"catboost.CatBoostRegressor", "lightgbm.Booster", "xgboost.Booster"}
-
 _BUILTINS = {"builtins.bool", "builtins.float", "builtins.int", "builtins.str"}
 _SCALARS = {
     f"numpy.{name}"
     for name in ["bool", "bool_", "float32", "float64", "int32", "int64", "intp", "uint8", "uint32", "uint64", "str_"]
 }
+_OBJECTS = {f"{module}.{name}" for module, names in CLASSES.items() for name in names.split()}
+_LOSSES = {
+    name for name in _OBJECTS if name.startswith("sklearn._loss._loss.")
+}  # compiled; each holds at most a number
+#: The types that each of skops's nodes may make; nodes that are not listed are refused.
+ALLOWED = {
+    "BytearrayNode": {"builtins.bytearray"},
+    "BytesNode": {"builtins.bytes"},
+    "DefaultDictNode": {"collections.defaultdict"},  # of LightGBM's booster
+    "DictNode": {"builtins.dict", "collections.OrderedDict", "sklearn.utils.Bunch"},
+    "DTypeNode": {"numpy.dtype"},
+    "FunctionNode": {f"{module}.{name}" for module, names in FUNCTIONS.items() for name in names.split()},
+    "JsonNode": {"builtins.str"},
+    "ListNode": {"builtins.list"},
+    "LossNode": _LOSSES,
+    "NdArrayNode": {"numpy.ndarray", *_SCALARS},
+    "ObjectNode": _OBJECTS - _LOSSES,
+    "PartialNode": {"functools.partial"},
+    "SliceNode": {"builtins.slice"},
+    "TupleNode": {"builtins.tuple"},
+    "TypeNode": {"collections.OrderedDict", *_BUILTINS, *_SCALARS},
+}
+#: Objects that skops stores as they are: their library, not we, says what is in them.
+SEALED = {"catboost.CatBoostRegressor", "lightgbm.Booster", "xgboost.Booster", *_LOSSES}
+
 PACKED_NODE = repack_fields(NODE_DTYPE)
 _OLDEST_PROTOCOL = 2  # the nodes of earlier ones may be laxer
 
@@ -152,49 +173,15 @@ def refusing(reason: str) -> Iterator[None]:
         raise ModelFileError(f"{reason}: {type(error).__name__}: {error}") from error
 
 
-def _names(table: Mapping[str, str]) -> set[str]:
-    return {f"{module}.{name}" for module, names in table.items() for name in names.split()}
-
-
-_HOMES = {
-    name: [module for module, names in {**CLASSES, **LOSSES}.items() if name in names.split()]
-    for name in " ".join([*CLASSES.values(), *LOSSES.values()]).split()
-}
-#: The types that each of skops's nodes may make; nodes that are not listed are refused.
-ALLOWED = {
-    "BytearrayNode": {"builtins.bytearray"},
-    "BytesNode": {"builtins.bytes"},
-    "DefaultDictNode": {"collections.defaultdict"},  # of LightGBM's booster
-    "DictNode": {"builtins.dict", "collections.OrderedDict", "sklearn.utils.Bunch"},
-    "DTypeNode": {"numpy.dtype"},
-    "JsonNode": {"builtins.str"},
-    "ListNode": {"builtins.list"},
-    "LossNode": _names(LOSSES),
-    "NdArrayNode": {"numpy.ndarray", *_SCALARS},
-    "ObjectNode": _names(CLASSES),
-    "SliceNode": {"builtins.slice"},
-    "TupleNode": {"builtins.tuple"},
-    "TypeNode": {"collections.OrderedDict", *_BUILTINS, *_SCALARS},
-}
-
-
-def public_name(kind: type[Any]) -> str:
-    """Return the name under which a class or loss is trusted, "" if it is not."""
-    for module in _HOMES.get(kind.__name__, ()):
-        own = kind.__module__.partition(".")[0] == module.partition(".")[0]  # no other library is imported for it
-        if own and getattr(import_module(module), kind.__name__, None) is kind:
-            return f"{module}.{kind.__name__}"
+def public_name(value: Any) -> str:
+    """Return the name under which a class or function is trusted, "" if it is not."""
+    name = getattr(value, "__name__", None)
+    for module, names in [*CLASSES.items(), *FUNCTIONS.items()]:
+        if name not in names.split() or module.partition(".")[0] not in sys.modules:
+            continue  # no library is imported for a name: its own is there already
+        if getattr(import_module(module), name, None) is value:
+            return f"{module}.{name}"
     return ""
-
-
-@cache
-def trusted_functions() -> dict[str, Any]:
-    """Return the trusted functions by name."""
-    return {
-        f"{module}.{name}": getattr(import_module(module), name)
-        for module, names in FUNCTIONS.items()
-        for name in names.split()
-    }
 
 
 # -- The zip, the manifest and its signature -------------------------------------------------------------------------
@@ -271,23 +258,14 @@ def _check_signature(manifest: bytes, signature: bytes | None, key: bytes | None
 
 
 def _parsed(data: bytes, name: str) -> Any:
-    """Read JSON strictly: no NaN, no name twice, not too much and not too deep."""
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no JSON number")
-
-    def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError("an object has the same name twice")
-        return dict(pairs)
-
+    """Read JSON, if it is not too much and not too deep."""
     if sum(data.count(mark) for mark in (b"[", b"{", b",")) > MOST_ITEMS:
         raise ModelFileError(
             f"{name} has more than {MOST_ITEMS} entries; models with fewer trees, and columns and groups with fewer "
             "different values, make it smaller"
         )
     try:
-        return json.loads(data, parse_constant=refuse, object_pairs_hook=without_doubles)
+        return json.loads(data)
     except RecursionError as error:
         raise ModelFileError(f"{name} is nested too deeply") from error
     except ValueError as error:
@@ -304,8 +282,8 @@ def _check_manifest(manifest: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
     if version != VERSION:
         advice = "update icqr" if version > VERSION else "fit the model again, or load it with the icqr that wrote it"
         raise ModelFileError(f"the file has version {version} of the format, and this icqr reads {VERSION}; {advice}")
-    if manifest.keys() != {"format", "version", "written_by", "summary", "parts"}:
-        raise ModelFileError("manifest.json must have format, version, written_by, summary and parts, and nothing else")
+    if manifest.keys() != {"format", "version", "written_by", "parts"}:
+        raise ModelFileError("manifest.json must have format, version, written_by and parts, and nothing else")
     parts = manifest["parts"]
     if not isinstance(parts, dict) or "schema.json" not in sizes:
         raise ModelFileError("manifest.json lists no parts, or the file has no schema.json")
@@ -408,27 +386,23 @@ def check_objects(root: Any) -> None:
                 counts[name] = min(counts[name], os.cpu_count() or 1)
 
 
-def held_by(root: Any) -> Iterator[Any]:
-    """Yield every object with attributes, and every dict, that can be reached, each once."""
-    seen: set[int] = set()
-    waiting = [root]
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen or isinstance(value, str | bytes | int | float | type | None):
-            continue
-        seen.add(id(value))
-        if isinstance(value, dict):
-            yield value
-            waiting.extend(value.values())
-        elif isinstance(value, list | tuple | set):
-            waiting.extend(value)
-        elif isinstance(value, np.ndarray):
-            waiting.extend(value.ravel().tolist() if value.dtype == object else [])
-        elif isinstance(value, partial):
-            waiting.append(value.keywords)
-        elif hasattr(value, "__dict__") and public_name(type(value)):
-            yield value
-            waiting.extend(vars(value).values())
+def held_by(value: Any) -> Iterator[Any]:
+    """Yield every dict, and every object of a trusted class, that a value holds."""
+    items: Iterable[Any] = ()
+    if isinstance(value, dict):
+        yield value
+        items = value.values()
+    elif isinstance(value, list | tuple | set):
+        items = value
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        items = value.ravel()
+    elif isinstance(value, partial):
+        items = (value.args, value.keywords)
+    elif hasattr(value, "__dict__") and public_name(type(value)):
+        yield value
+        items = vars(value).values()
+    for item in items:
+        yield from held_by(item)
 
 
 def _check_object(value: Any) -> None:
@@ -498,7 +472,8 @@ def _check_preprocessor(transformer: Any, n_features: int) -> None:
     (first, encoder, categories), (second, function, numbers), *others = transformer.transformers_
     kinds = type(transformer), type(encoder), type(function), type(getattr(function, "func", None))
     sound = kinds == (ColumnTransformer, OrdinalEncoder, FunctionTransformer, partial)
-    sound = sound and function.func.func is check_array and all(other[1] == "drop" for other in others)
+    sound = sound and function.func.func is check_array and not function.func.args
+    sound = sound and all(other[1] == "drop" for other in others)
     # Columns are chosen by a mask, or, from a table with names, by positions.
     for name, mask in ((first, categories), (second, numbers)):
         positions = transformer._transformer_to_input_indices[name]

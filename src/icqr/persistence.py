@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import re
-import stat
 import sys
 import warnings
 import zipfile
@@ -21,7 +20,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +29,20 @@ import pandas as pd
 from joblib import parallel_config
 from sklearn.tree._tree import Tree
 from sklearn.utils import Bunch
-from sklearn.utils.validation import check_is_fitted
 
 from icqr import _file_checks as checks
 from icqr._file_checks import ModelFileError, refusing
 from icqr._files import replacing
 from icqr._messages import imported
-from icqr._predicting import IntervalRegressor
+from icqr._predicting import IntervalRegressor, check_is_calibrated
 from icqr._tables import Features, FloatArray
 
 __all__ = ["ModelFileError", "load", "save"]
 
-METHODS = ("Naive", "QR", "CQR", "ICQR")
-
+_METHODS = "Naive, QR, CQR, ICQR"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same for every file, so that equal models give equal bytes
+#: Libraries that a file may need beside our own dependencies.
+_LIBRARIES = {"catboost", "lightgbm", "quantile_forest", "xgboost"}
 #: Learned attributes of use in fitting alone, as large as the training rows. They are None in a loaded model.
 _LEFT_OUT = ("clusterer_", "out_of_fold_")
 _LABELS = re.compile(r"object|str|string|bool|u?int(8|16|32|64)|float(32|64)|interval\[(int64|float64), \w+\]")
@@ -105,24 +104,22 @@ def save(
     >>> bool((again.predict_interval(X) == model.predict_interval(X)).all())
     True
     """
-    secret = _bytes_of(key)
+    secret = _key_bytes(key)
     if hasattr(model, "to_local"):  # a model of icqr.dask
         model = model.to_local()
-    if checks.public_name(type(model)) not in {f"icqr.regressors.{name}" for name in METHODS}:
+    if not isinstance(model, IntervalRegressor) or not checks.public_name(type(model)):
         name = f"{type(model).__module__}.{type(model).__qualname__}"
         raise ModelFileError(
-            f"model must be a fitted {', '.join(METHODS)}, got {name}; the code of a class of your own can't be stored"
+            f"model must be a fitted {_METHODS}, got {name}; the code of a class of your own can't be stored"
         )
-    check_is_fitted(model)
-    rows = _made_up_rows(model)
+    check_is_calibrated(model)
     try:
-        predicted = _predicted(model, rows)
-    except ModelFileError:  # a pipeline may refuse rows that nobody would give it
-        rows = predicted = None
+        predicted = _predicted(model)
+    except Exception:  # a pipeline may refuse rows that nobody would give it, in any way
+        predicted = None
 
     stored = model if with_estimator else _without_estimator(model)
-    files = _dumped({"model": _plain(stored, ""), "rows": _plain(rows, "rows"), "predicted": predicted})
-    data = _packed(files, _about(model, files["schema.json"]), secret)
+    data = _packed(_dumped({"model": _plain(stored, ""), "predicted": predicted}), secret)
     if with_estimator:
         _loaded(data, secret, None)
     else:
@@ -145,7 +142,7 @@ def load(path: str | os.PathLike[str], key: bytes | str | None = None, *, estima
     estimator : fitted model, optional
         Only for a file that was saved without it: an object with ``predict_quantiles(X, levels)``, as `prefit` makes
         it; for `Naive` one with ``predict(X)``. It gets rows in the form that the saved one got them, and must predict
-        the same for some made-up rows that the file keeps.
+        the same for some made-up rows.
 
     Returns
     -------
@@ -170,44 +167,10 @@ def load(path: str | os.PathLike[str], key: bytes | str | None = None, *, estima
     Traceback (most recent call last):
     icqr._file_checks.ModelFileError: not a model of icqr: not a zip archive, or its start is cut off
     """
-    return _loaded(Path(path).expanduser().read_bytes(), _bytes_of(key), estimator)
+    return _loaded(Path(path).expanduser().read_bytes(), _key_bytes(key), estimator)
 
 
-def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
-    # Everything that can be seen without making an object.
-    types = checks.check_file(data, key)
-    for package in {name.partition(".")[0] for name in types} - {"builtins", "collections", "icqr", "numpy", "sklearn"}:
-        imported(package, "the file holds a model that needs", package.replace("_", "-"))
-
-    with refusing("the model can't be read"):
-        root = _skops().loads(data, trusted=sorted(types))
-        model, rows, predicted = (root[name] for name in ("model", "rows", "predicted"))
-        if type(model).__name__ not in METHODS:
-            raise ModelFileError(f"the file must hold one of {', '.join(METHODS)}, got {type(model).__name__}")
-    _check_given(model, estimator)
-
-    # The objects, before any of them is used.
-    with refusing("the model can't be read"):
-        model, rows = _real(model, estimator), _real(rows, None)
-        checks.check_objects(model)
-        check_is_fitted(model)
-        model.get_params(deep=True)  # which raises if one is missing
-        numbers = {model.n_groups_, int(model.partition_.n_groups_), len(model.calibration_.scores) - 1}
-        if len(numbers) > 1:
-            raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
-        for scores in model.calibration_.scores:
-            if scores.dtype != np.float64 or scores.ndim != 2 or not (np.sort(scores, axis=0) == scores).all():
-                raise ModelFileError("the calibration scores must be sorted numbers in each group")
-    if predicted is not None:
-        _check_predictions(predicted, _predicted(model, rows))
-    return model
-
-
-def _skops() -> Any:
-    return imported("skops.io", "storing and reading models needs", "icqr[files]")
-
-
-def _bytes_of(key: bytes | str | None) -> bytes | None:
+def _key_bytes(key: bytes | str | None) -> bytes | None:
     if isinstance(key, str):
         key = key.encode()
     if key is not None and (not isinstance(key, bytes) or not key):
@@ -215,7 +178,7 @@ def _bytes_of(key: bytes | str | None) -> bytes | None:
     return key
 
 
-# -- From objects to what skops stores, and back ---------------------------------------------------------------------
+# -- Writing ---------------------------------------------------------------------------------------------------------
 
 
 def _plain(value: Any, place: str) -> Any:
@@ -227,40 +190,75 @@ def _plain(value: Any, place: str) -> Any:
         return kind(_plain(item, f"{place}[{i}]") for i, item in enumerate(value))
     if kind in (dict, Bunch, OrderedDict, defaultdict):
         items = {name: _plain(item, f"{place}[{name!r}]") for name, item in value.items()}
-        if all(type(name) is str for name in items):
-            return Bunch(**items) if kind is Bunch else items
-        return StandIn("dict", _plain(list(items), place), list(items.values()))
-    if kind in _STAND_INS:
-        return StandIn(*_STAND_INS[kind](value, place))
-    if isinstance(value, pd.Index):
-        return StandIn(*_plain_index(value, place))
-    if isinstance(value, os.PathLike):
-        return str(value)
+        return Bunch(**items) if kind is Bunch else items
     if kind is np.ndarray and value.dtype == object:
         fresh = np.empty(value.shape, dtype=object)
         for i in np.ndindex(value.shape):
             fresh[i] = _plain(value[i], f"{place}{list(i)}")
         return fresh
-    if kind is np.ndarray or f"numpy.{kind.__name__}" in checks.ALLOWED["NdArrayNode"]:
+    if f"numpy.{kind.__name__}" in checks.ALLOWED["NdArrayNode"]:
         return value
-    if isinstance(value, type | np.dtype):
-        return value  # what skops would make of it is checked with everything else
+    if isinstance(value, type | np.dtype) or checks.public_name(value):
+        return value  # a trusted function, or a type: that is checked with everything else
+    if kind is partial:
+        _plain([value.func, value.args, value.keywords], place)
+        return value
+    if isinstance(value, os.PathLike):
+        return str(value)
     if isinstance(value, np.random.RandomState | np.random.Generator) and "." in place:
         return None  # of no use after fitting, and the code that restores one trusts what it is given
-    for name, function in checks.trusted_functions().items():
-        if value is function:
-            return StandIn("function", name)
-    return _plain_object(value, place)
+    return _stand_in(value, place) or _plain_object(value, place)
+
+
+def _stand_in(value: Any, place: str) -> StandIn | None:
+    """Return what stands for something that skops does not store, or not safely; None for everything else."""
+    match value:
+        case Fraction():
+            return StandIn("fraction", value.numerator, value.denominator)
+        case set():
+            return StandIn("set", _plain(sorted(value, key=repr), place))
+        case pd.Interval():
+            return StandIn("interval", value.left, value.right, value.closed)
+        case pd.MultiIndex():
+            return StandIn("multi-index", [_plain(value.get_level_values(j), place) for j in range(value.nlevels)])
+        case pd.Index():
+            return _plain_index(value, place)
+        case pd.DataFrame():
+            columns = [
+                column.to_numpy() if column.dtype.kind in "biuf" else _plain(pd.Index(column), place)
+                for _, column in value.items()
+            ]
+            return StandIn("frame", _plain(value.columns, place), columns)
+        case Tree():
+            state = value.__getstate__()
+            # Without the gaps between a node's numbers: they hold memory that nobody has written to.
+            nodes = state["nodes"].astype(checks.PACKED_NODE)
+            return StandIn("tree", int(value.n_features), nodes, state["values"])
+    if type(value).__module__.startswith("quantile_forest.") and type(value).__name__ == "QuantileForest":
+        return StandIn("forest", *map(np.asarray, (value.y_train, value.y_train_leaves, value.y_bound_leaves)))
+    return None
+
+
+def _plain_index(index: pd.Index[Any], place: str) -> StandIn:
+    """Return column names, categories or group keys, which must be text or numbers, perhaps intervals of numbers."""
+    if not _LABELS.fullmatch(str(index.dtype)):  # of pyarrow, nullable, categories: as their values are
+        index = pd.Index(index.tolist())
+    if not _LABELS.fullmatch(str(index.dtype)):
+        raise ModelFileError(
+            f"{place} has labels of the type {index.dtype}, which can't be stored without pickle. Text and numbers "
+            "can: turn them into text before the model is fitted, for example by astype(str)."
+        )
+    # How text is kept depends on the version of pandas, and is told by the values.
+    dtype = None if str(index.dtype) in ("str", "string") else str(index.dtype)
+    return StandIn("index", _plain(index.tolist(), place), dtype)
 
 
 def _plain_object(value: Any, place: str) -> Any:
-    kind = type(value)
-    if kind.__module__.startswith("quantile_forest.") and kind.__name__ == "QuantileForest":
-        return StandIn("forest", *map(np.asarray, (value.y_train, value.y_train_leaves, value.y_bound_leaves)))
-    name = checks.public_name(kind)
+    """Return a copy of an object of a trusted class, its attributes plain."""
+    kind, name = type(value), checks.public_name(type(value))
     if not name:
         raise ModelFileError(_refusal(kind, place))
-    if name in checks.SEALED or name in checks.ALLOWED["LossNode"]:
+    if name in checks.SEALED:
         if hasattr(value, "get_params"):
             _plain(value.get_params(), place)
         return value
@@ -292,96 +290,6 @@ def _refusal(kind: type, place: str) -> str:
     return f"{message} The fitted model does not need it any more: model.set_params({path}=None) leaves it out."
 
 
-def _plain_index(index: pd.Index[Any], place: str) -> tuple[Any, ...]:
-    """Return column names, categories or group keys, which must be text or numbers, perhaps intervals of numbers."""
-    if isinstance(index, pd.MultiIndex):
-        levels = [_plain(index.get_level_values(j), place) for j in range(index.nlevels)]
-        return "multi-index", levels
-    if not _LABELS.fullmatch(str(index.dtype)):  # of pyarrow, nullable, categories: as their values are
-        index = pd.Index(index.tolist())
-    if not _LABELS.fullmatch(str(index.dtype)):
-        raise ModelFileError(
-            f"{place} has labels of the type {index.dtype}, which can't be stored without pickle. Text and numbers "
-            "can: turn them into text before the model is fitted, for example by astype(str)."
-        )
-    # How text is kept depends on the version of pandas, and is told by the values.
-    dtype = "text" if str(index.dtype) in ("str", "string") else str(index.dtype)
-    return "index", dtype, _plain(index.tolist(), place)
-
-
-def _plain_frame(frame: pd.DataFrame, place: str) -> tuple[Any, ...]:
-    columns = [
-        frame.iloc[:, j].to_numpy() if dtype.kind in "biuf" else _plain(pd.Index(frame.iloc[:, j]), place)
-        for j, dtype in enumerate(frame.dtypes)
-    ]
-    return "frame", _plain(frame.columns, place), columns
-
-
-def _plain_partial(value: partial[Any], place: str) -> tuple[Any, ...]:
-    function = _plain(value.func, place)
-    if value.args or not isinstance(function, StandIn):
-        raise ModelFileError(_refusal(partial, place))
-    return "function", *function.content, _plain(value.keywords, place)
-
-
-def _plain_tree(tree: Tree, place: str) -> tuple[Any, ...]:
-    state = tree.__getstate__()
-    # Without the gaps between a node's numbers: they hold memory that nobody has written to.
-    return "tree", int(tree.n_features), state["nodes"].astype(checks.PACKED_NODE), state["values"]
-
-
-#: What stands in for objects of these types.
-_STAND_INS: dict[type, Callable[[Any, str], tuple[Any, ...]]] = {
-    Fraction: lambda value, place: ("fraction", value.numerator, value.denominator),
-    Tree: _plain_tree,
-    partial: _plain_partial,
-    pd.DataFrame: _plain_frame,
-    pd.Interval: lambda value, place: ("interval", value.left, value.right, value.closed),
-    set: lambda value, place: ("set", _plain(sorted(value, key=repr), place)),
-}
-
-
-def _real(value: Any, given: Any) -> Any:
-    """Return a value with the real things in place of their stand-ins; objects are changed, not copied."""
-    if isinstance(value, StandIn):
-        return given if value.kind == "given" else _MAKERS[value.kind](*_real(value.content, given))
-    if isinstance(value, list):
-        value[:] = [_real(item, given) for item in value]
-    elif isinstance(value, tuple):
-        return tuple(_real(item, given) for item in value)
-    elif isinstance(value, np.ndarray) and value.dtype == object:
-        for i in np.ndindex(value.shape):
-            value[i] = _real(value[i], given)
-    elif not isinstance(value, type):
-        items = value if isinstance(value, dict) else getattr(value, "__dict__", {})
-        for name, item in items.items():
-            items[name] = _real(item, given)
-    return value
-
-
-def _real_function(name: str, keywords: Any = None) -> Any:
-    function = checks.trusted_functions()[name]
-    return function if keywords is None else partial(function, **keywords)
-
-
-#: What is made of a stand-in of each kind.
-_MAKERS: dict[str, Callable[..., Any]] = {
-    "dict": lambda names, items: dict(zip(names, items, strict=True)),
-    "forest": checks.make_forest,
-    "fraction": lambda above, below: Fraction(int(above), int(below)),
-    "frame": lambda names, columns: pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1),
-    "function": _real_function,
-    "index": lambda dtype, values: pd.Index(values, dtype=None if dtype == "text" else dtype),
-    "interval": pd.Interval,
-    "multi-index": pd.MultiIndex.from_arrays,
-    "set": set,
-    "tree": checks.make_tree,
-}
-
-
-# -- Writing ---------------------------------------------------------------------------------------------------------
-
-
 def _without_estimator(model: IntervalRegressor) -> IntervalRegressor:
     """Return the model with a stand-in where its estimator was."""
     given = StandIn("given")
@@ -398,61 +306,46 @@ def _without_estimator(model: IntervalRegressor) -> IntervalRegressor:
 def _dumped(root: Any) -> dict[str, bytes]:
     """Return the parts of a file: what skops makes of an object, without what differs from run to run.
 
-    skops names parts and objects by their addresses in memory. Classes get the public names by which we trust them.
+    skops names parts and objects by their addresses in memory. Classes and functions get the public names by which we
+    trust them.
     """
-    data = io.BytesIO()
-    skops = _skops()
+    skops = imported("skops.io", "storing models needs", "icqr[files]")
     with refusing("the model can't be stored"):
-        skops.dump(root, data)
+        archive = zipfile.ZipFile(io.BytesIO(skops.dumps(root)))
     names: dict[bytes, str] = {}  # equal parts, such as the empty ones of many trees, are stored once
-    with zipfile.ZipFile(data) as archive:
-        schema = _canonical(json.loads(archive.read("schema.json")), archive, names)
+
+    def canonical(node: Any) -> Any:
+        if isinstance(node, list):
+            return [canonical(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        fresh = {key: canonical(item) for key, item in node.items() if key not in ("__id__", "is_json")}
+        if "file" in fresh:
+            ending = "npy" if fresh["__loader__"] == "NdArrayNode" else "bin"
+            fresh["file"] = names.setdefault(archive.read(fresh["file"]), f"{len(names)}.{ending}")
+        if fresh.get("__loader__") in ("ObjectNode", "DictNode", "FunctionNode"):
+            public = checks.public_name(getattr(import_module(fresh["__module__"]), fresh["__class__"]))
+            fresh["__module__"] = public.rpartition(".")[0] or fresh["__module__"]
+        return fresh
+
+    schema = canonical(json.loads(archive.read("schema.json")))
     text = json.dumps(schema, separators=(",", ":")).encode()
     return {"schema.json": text, **{name: content for content, name in names.items()}}
 
 
-def _canonical(node: Any, archive: zipfile.ZipFile, names: dict[bytes, str]) -> Any:
-    if isinstance(node, list):
-        return [_canonical(item, archive, names) for item in node]
-    if not isinstance(node, dict):
-        return node
-    fresh = {key: _canonical(item, archive, names) for key, item in node.items() if key not in ("__id__", "is_json")}
-    if "file" in fresh:
-        ending = "npy" if fresh["__loader__"] == "NdArrayNode" else "bin"
-        fresh["file"] = names.setdefault(archive.read(fresh["file"]), f"{len(names)}.{ending}")
-    if fresh.get("__loader__") in ("ObjectNode", "DictNode"):
-        kind = getattr(import_module(fresh["__module__"]), fresh["__class__"])
-        public = "sklearn.utils.Bunch" if kind is Bunch else checks.public_name(kind)
-        if public:
-            fresh["__module__"] = public.rpartition(".")[0]
-    return fresh
-
-
-def _about(model: IntervalRegressor, schema: bytes) -> dict[str, Any]:
-    """Return what a reader of the file wants to know first. `load` makes nothing from it."""
-    modules = set(re.findall(rb'"__module__":"(\w+)', schema)) - {b"builtins", b"collections", b"sklearn"}
-    versions = {name: metadata.version(name) for name in ("icqr", "numpy", "pandas", "scikit-learn", "skops")}
-    for package in sorted(name.decode() for name in modules):
-        versions.setdefault(package, getattr(sys.modules[package], "__version__", "unknown"))
-    return {
-        "written_by": {"python": platform.python_version(), **versions},
-        "summary": {
-            "method": type(model).__name__,
-            "coverage": float(model.coverage),
-            "guarantee": model.calibration_.guarantee,
-            "training_rows": int(model.n_train_),
-            "calibration_rows": int(model.calibration_.sizes.sum()),
-            "groups": int(model.n_groups_),
-            "columns": model.n_features_in_ if model.columns_ is None else [str(name) for name in model.columns_],
+def _packed(files: Mapping[str, bytes], key: bytes | None) -> bytes:
+    """Return the bytes of a file; equal contents give equal bytes."""
+    packages = {"icqr", "numpy", "pandas", "skops", *re.findall(r'"__module__":"(\w+)', files["schema.json"].decode())}
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in sorted(packages)}
+    manifest = {
+        "format": checks.FORMAT,
+        "version": checks.VERSION,
+        "written_by": {"python": platform.python_version()} | {name: text for name, text in versions.items() if text},
+        "parts": {
+            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()
         },
     }
-
-
-def _packed(files: Mapping[str, bytes], about: Mapping[str, Any], key: bytes | None) -> bytes:
-    """Return the bytes of a file; equal contents give equal bytes."""
-    parts = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    manifest = {"format": checks.FORMAT, "version": checks.VERSION, **about, "parts": parts}
-    members = {"manifest.json": json.dumps(manifest, ensure_ascii=False, indent=1).encode(), **files}
+    members = {"manifest.json": json.dumps(manifest, indent=1).encode(), **files}
     if key is not None:
         members["signature"] = checks.signature_of(members["manifest.json"], key)
     for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
@@ -460,8 +353,7 @@ def _packed(files: Mapping[str, bytes], about: Mapping[str, Any], key: bytes | N
         with zipfile.ZipFile(buffer, "w") as archive:
             for name, content in members.items():
                 info = zipfile.ZipInfo(name, _EPOCH)
-                info.external_attr = (stat.S_IFREG | 0o644) << 16
-                info.create_system = 3  # Unix, wherever it is written
+                info.external_attr = 0o644 << 16  # readable by whoever unpacks it
                 archive.writestr(info, content, method)
         if not checks.is_bomb(sum(map(len, members.values())), len(buffer.getvalue())):
             break  # what packs too well would be taken for a bomb, and is stored as it is
@@ -471,28 +363,96 @@ def _packed(files: Mapping[str, bytes], about: Mapping[str, Any], key: bytes | N
 # -- Reading ---------------------------------------------------------------------------------------------------------
 
 
+def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
+    # Everything that can be seen without making an object.
+    types = checks.check_file(data, key)
+    skops = imported("skops.io", "reading models needs", "icqr[files]")
+    for package in _LIBRARIES & {name.partition(".")[0] for name in types}:
+        imported(package, "the file holds a model that needs", package.replace("_", "-"))
+
+    # The objects, before any of them is used.
+    with refusing("the model can't be read"):
+        root = skops.loads(data, trusted=sorted(types))
+        model, predicted = root["model"], root["predicted"]
+        if not isinstance(model, IntervalRegressor):
+            raise ModelFileError(f"the file must hold one of {_METHODS}, got {type(model).__name__}")
+        _check_given(model, estimator)
+        model = _real(model, estimator)
+        checks.check_objects(model)
+        model.get_params(deep=True)  # which raises if one is missing
+        _check_calibration(model)
+    if predicted is not None:
+        with refusing("the model does not work"):
+            _check_predictions(predicted, _predicted(model))
+    return model
+
+
 def _check_given(model: Any, estimator: Any) -> None:
     if not isinstance(vars(model).get("estimator"), StandIn):
         if estimator is not None:
-            raise ValueError("the file holds its fitted model; leave estimator out, as load(path)")
+            raise ModelFileError("the file holds its fitted model; leave estimator out, as load(path)")
         return
     needed = "predict" if type(model).__name__ == "Naive" else "predict_quantiles"
     if not hasattr(estimator, needed):
         got = "nothing" if estimator is None else f"a {type(estimator).__qualname__}"
-        raise ValueError(
+        raise ModelFileError(
             f"the file was saved without its fitted model: give it as load(path, estimator=fitted), with {needed}, "
             f"got {got}. prefit(lower=…, median=…, upper=…, levels=…) makes one from fitted models of each level."
         )
 
 
-# -- Made-up rows and their predictions ------------------------------------------------------------------------------
+def _real(value: Any, given: Any) -> Any:
+    """Return a value with the real things in place of their stand-ins; objects are changed, not copied."""
+    if isinstance(value, StandIn):
+        return given if value.kind == "given" else _MAKERS[value.kind](*_real(value.content, given))
+    if isinstance(value, list):
+        value[:] = [_real(item, given) for item in value]
+    elif isinstance(value, tuple):
+        return tuple(_real(item, given) for item in value)
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        for i in np.ndindex(value.shape):
+            value[i] = _real(value[i], given)
+    elif isinstance(value, dict) or checks.public_name(type(value)):
+        items = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+        for name, item in items.items():
+            items[name] = _real(item, given)
+    return value
 
 
-def _made_up_rows(model: IntervalRegressor) -> Any:
-    """Return rows with each column's categories in turn, or numbers.
+#: What is made of a stand-in of each kind.
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "forest": checks.make_forest,
+    "fraction": lambda above, below: Fraction(int(above), int(below)),
+    "frame": lambda names, columns: pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1),
+    "index": pd.Index,
+    "interval": pd.Interval,
+    "multi-index": pd.MultiIndex.from_arrays,
+    "set": set,
+    "tree": checks.make_tree,
+}
 
-    The model that is read must predict the same for them: so a library whose new version reads its old models otherwise
-    is noticed, and another estimator than was fitted.
+
+def _check_calibration(model: IntervalRegressor) -> None:
+    """Refuse numbers of groups that don't fit together, and scores or distances that are not sorted numbers."""
+    calibration, novelty = model.calibration_, model.calibration_.novelty
+    distances = () if novelty is None else novelty.distances
+    numbers = {model.n_groups_, int(model.partition_.n_groups_), len(calibration.scores) - 1}
+    if len(numbers | ({len(distances)} if distances else set())) > 1:
+        raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
+    for n_dimensions, arrays in ((2, calibration.scores), (1, distances)):
+        for array in arrays:
+            if array.dtype != np.float64 or array.ndim != n_dimensions or not (np.sort(array, axis=0) == array).all():
+                raise ModelFileError("the calibration scores must be sorted numbers in each group")
+
+
+# -- Made-up rows, for which the model that is read must predict the same -------------------------------------------
+
+
+def _predicted(model: IntervalRegressor) -> FloatArray:
+    """Return the raw bounds of made-up rows: each column's categories in turn, or numbers.
+
+    A library whose new version reads its old models otherwise is noticed by them, and another estimator than was
+    fitted. Predicting the rows' intervals uses everything else that was learned.
     """
     categories: dict[Any, pd.Index[Any]] = {}
     for holder in checks.held_by(model):
@@ -503,26 +463,23 @@ def _made_up_rows(model: IntervalRegressor) -> Any:
     for j, name in enumerate(names):
         values = list(categories.get(name, _NUMBERS))
         columns[j] = [values[(i + j) % len(values)] for i in range(len(_NUMBERS))]
-    rows = pd.DataFrame(columns).set_axis(names, axis=1)
-    return rows.to_numpy() if model.columns_ is None else rows
+    frame = pd.DataFrame(columns).set_axis(names, axis=1)
+    rows = frame.to_numpy() if model.columns_ is None else frame
 
-
-def _predicted(model: IntervalRegressor, rows: Any) -> FloatArray:
-    """Return the raw bounds of made-up rows, if the model can explain their intervals."""
-    with refusing("the model does not work"), warnings.catch_warnings(), parallel_config(backend="sequential"):
+    with warnings.catch_warnings(), parallel_config(backend="sequential"):
         warnings.simplefilter("ignore")  # made-up rows are unlike any that were seen
-        model.explain(rows)  # which uses everything that was learned
+        model.predict_interval(rows)
         return model.predict_quantiles(rows)
 
 
 def _check_predictions(stored: Any, predicted: FloatArray) -> None:
-    """Refuse a model that predicts other values than the file says for the rows that it keeps."""
+    """Refuse a model that predicts other values than the file says for the made-up rows."""
     if not isinstance(stored, np.ndarray) or stored.shape != predicted.shape or stored.dtype != np.float64:
-        raise ModelFileError(f"the rows that the file keeps as a check must have {predicted.shape} predictions")
+        raise ModelFileError(f"the check of the model must have {predicted.shape} predictions")
     scale = np.abs(stored[np.isfinite(stored)]).max(initial=0.0)
     if not np.isclose(predicted, stored, rtol=0, atol=_TOLERANCE * scale).all():
         raise ModelFileError(
-            "the model predicts other values for the rows that the file keeps as a check than it did when it was "
-            "saved: it is another model, or another version of its library reads it otherwise (`written_by` in the "
-            "file's manifest names the versions)"
+            "the model predicts other values for the rows of the file's check than it did when it was saved: it is "
+            "another model, or another version of its library reads it otherwise (`written_by` in the file's manifest "
+            "names the versions)"
         )
