@@ -895,7 +895,7 @@ def node_at(schema: dict[str, Any], path: str) -> dict[str, Any]:
     """Find the description of an attribute, as ``model.model_.models_.0``."""
     node = schema
     for key in path.split("."):
-        while node["__loader__"] == "ObjectNode":
+        while node["__loader__"] in ("ObjectNode", "ConstructorFromReduceNode"):
             node = node["content"]
         node = node["content"][int(key) if isinstance(node["content"], list) else key]
     return node
@@ -910,7 +910,8 @@ def setting(path: str, value: Any) -> Change:
 
     def change(schema: dict[str, Any], files: Files) -> None:
         node = node_at(schema, holder)
-        node = node["content"] if node["__loader__"] == "ObjectNode" else node
+        while node["__loader__"] in ("ObjectNode", "ConstructorFromReduceNode"):
+            node = node["content"]
         if isinstance(node["content"], dict) and name not in node["content"]:
             text = {"__class__": "str", "__module__": "builtins", "__loader__": "TypeNode"}
             node["key_types"]["content"].append(text)
@@ -991,7 +992,7 @@ UNSOUND: dict[str, tuple[Change, str]] = {
     "scores": (setting_array("model.calibration_.scores.0", "", 0, 1e9), "scores must be sorted numbers"),
     "no scores": (setting_array("model.calibration_.scores.0", "", 0, np.nan), "scores must be sorted numbers"),
     "coverage": (setting("model.coverage", 90), "between 0 and 1"),
-    "stand-in": (setting("model.model_.encoder_.features.empty.kind", "exec"), "can't be read: KeyError"),
+    "stand-in": (setting("model.model_.encoder_.features.empty.0", "exec"), "can't be read: KeyError"),
     "method": (setting("model.model_.models_.0._preprocess_X", FLOAT), "in place of its method '_preprocess_X'"),
     "check": (setting_array("predicted", "", (0, 2), 1e6), "predicts other values"),
     "tree: cycle": (setting_array(HIST_TREE, "left", 0, 0), "children of a tree's node must come after it"),
@@ -1022,17 +1023,17 @@ def test_a_file_made_to_do_harm_is_refused(name: str, file: Path) -> None:
         load(crafted(file, change))
 
 
-TREE = "model.model_.models_.0.estimators_.0.0.tree_.content"
+TREE = "model.model_.models_.0.estimators_.0.0.tree_"
 UNSOUND_TREES: dict[str, tuple[Change, str]] = {
-    "child": (setting_array(f"{TREE}.1", "left_child", 0, 2**20), "children of a tree's node must come after it"),
+    "child": (setting_array(f"{TREE}.2", "left_child", 0, 2**20), "children of a tree's node must come after it"),
     "negative child": (
-        setting_array(f"{TREE}.1", "right_child", 0, -7),
+        setting_array(f"{TREE}.2", "right_child", 0, -7),
         "children of a tree's node must come after it",
     ),
-    "column": (setting_array(f"{TREE}.1", "feature", 0, 50), "a column that is not there"),
-    "columns": (setting(f"{TREE}.0", 9), "made for another number of columns"),
-    "no columns": (setting(f"{TREE}.0", 10**12), "from 1 to 100000 columns"),
-    "values": (setting(f"{TREE}.2", plain(None)), "can't be read"),
+    "column": (setting_array(f"{TREE}.2", "feature", 0, 50), "a column that is not there"),
+    "columns": (setting(f"{TREE}.1", 9), "made for another number of columns"),
+    "no columns": (setting(f"{TREE}.1", 10**12), "from 1 to 100000 columns"),
+    "values": (setting(f"{TREE}.3", plain(None)), "can't be read"),
     "start": (setting("model.model_.models_.0.init_", plain(None)), "must start from a constant"),
     "at a time": (setting("model.model_.models_.0.n_trees_per_iteration_", 9), "one tree at a time"),
 }

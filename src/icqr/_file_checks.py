@@ -55,7 +55,6 @@ CLASSES = {
     "icqr.neural": "QuantileNetwork",
     "icqr.novelty": "Novelty",
     "icqr.partition": "GroupPartition KMeansPartition ScorePartition WholePartition",
-    "icqr.persistence": "StandIn",
     "icqr.quantiles": "PointModel PrefitQuantiles QuantileModel ResidualQuantiles",
     "icqr.regressors": "CQR ICQR Naive QR",
     "icqr._clustering": "WeightedSpace",
@@ -125,13 +124,13 @@ _SCALARS = {
     for name in ["bool", "bool_", "float32", "float64", "int32", "int64", "intp", "uint8", "uint32", "uint64", "str_"]
 }
 _OBJECTS = {f"{module}.{name}" for module, names in CLASSES.items() for name in names.split()}
-_LOSSES = {
-    name for name in _OBJECTS if name.startswith("sklearn._loss._loss.")
-}  # compiled; each holds at most a number
+#: Compiled, each with at most a number in it.
+_LOSSES = {name for name in _OBJECTS if name.startswith("sklearn._loss._loss.")}
 #: The types that each of skops's nodes may make; nodes that are not listed are refused.
 ALLOWED = {
     "BytearrayNode": {"builtins.bytearray"},
     "BytesNode": {"builtins.bytes"},
+    "ConstructorFromReduceNode": {"icqr.persistence.real"},  # for stand-ins
     "DefaultDictNode": {"collections.defaultdict"},  # of LightGBM's booster
     "DictNode": {"builtins.dict", "collections.OrderedDict", "sklearn.utils.Bunch"},
     "DTypeNode": {"numpy.dtype"},

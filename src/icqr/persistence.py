@@ -36,6 +36,7 @@ from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor, check_is_calibrated
 from icqr._tables import Features, FloatArray
+from icqr.quantiles import PointModel
 
 __all__ = ["ModelFileError", "load", "save"]
 
@@ -53,11 +54,32 @@ _TOLERANCE = 1e-6
 
 
 class StandIn:
-    """What stands in a file for something that skops does not store, or not safely: its kind and plain contents."""
+    """What stands in a file for something that skops does not store, or not safely: its kind and plain content."""
 
     def __init__(self, kind: str, *content: Any) -> None:
         self.kind = kind
-        self.content = list(content)
+        self.content = content
+
+    def __reduce__(self) -> Any:
+        return StandIn, (self.kind, *self.content)
+
+
+def real(kind: str, *content: Any) -> Any:
+    """Return what a stand-in stands for. skops calls this, and no other function, when it reads a file."""
+    return _MAKERS[kind](*content)
+
+
+#: What is made of a stand-in of each kind.
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "forest": checks.make_forest,
+    "fraction": lambda above, below: Fraction(int(above), int(below)),
+    "frame": lambda names, columns: pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1),
+    "index": pd.Index,
+    "interval": pd.Interval,
+    "multi-index": pd.MultiIndex.from_arrays,
+    "set": set,
+    "tree": checks.make_tree,
+}
 
 
 def save(
@@ -118,8 +140,9 @@ def save(
     except Exception:  # a pipeline may refuse rows that nobody would give it, in any way
         predicted = None
 
-    stored = model if with_estimator else _without_estimator(model)
-    data = _packed(_dumped({"model": _plain(stored, ""), "predicted": predicted}), secret)
+    stored = _plain(model if with_estimator else _with_estimator(model, None), "")
+    files = _dumped({"model": stored, "with_estimator": with_estimator, "predicted": predicted})
+    data = _packed(files, secret)
     if with_estimator:
         _loaded(data, secret, None)
     else:
@@ -176,6 +199,18 @@ def _key_bytes(key: bytes | str | None) -> bytes | None:
     if key is not None and (not isinstance(key, bytes) or not key):
         raise ValueError(f"key must be bytes or text that is not empty, got {type(key).__name__}; None is no signature")
     return key
+
+
+def _with_estimator(model: IntervalRegressor, fitted: Any) -> IntervalRegressor:
+    """Return the model with another fitted estimator in place of its own, or with none."""
+    outer, inner = copy.copy(model), copy.copy(model.model_)
+    outer.estimator = inner.estimator = fitted
+    outer.model_ = inner
+    if isinstance(inner, PointModel):
+        inner.model_ = fitted
+    else:
+        inner.models_ = [fitted]
+    return outer
 
 
 # -- Writing ---------------------------------------------------------------------------------------------------------
@@ -290,19 +325,6 @@ def _refusal(kind: type, place: str) -> str:
     return f"{message} The fitted model does not need it any more: model.set_params({path}=None) leaves it out."
 
 
-def _without_estimator(model: IntervalRegressor) -> IntervalRegressor:
-    """Return the model with a stand-in where its estimator was."""
-    given = StandIn("given")
-    outer, inner = copy.copy(model), copy.copy(model.model_)
-    outer.estimator = inner.estimator = given
-    outer.model_ = inner
-    if hasattr(inner, "models_"):
-        inner.models_ = [given]
-    else:
-        inner.model_ = given
-    return outer
-
-
 def _dumped(root: Any) -> dict[str, bytes]:
     """Return the parts of a file: what skops makes of an object, without what differs from run to run.
 
@@ -326,6 +348,8 @@ def _dumped(root: Any) -> dict[str, bytes]:
         if fresh.get("__loader__") in ("ObjectNode", "DictNode", "FunctionNode"):
             public = checks.public_name(getattr(import_module(fresh["__module__"]), fresh["__class__"]))
             fresh["__module__"] = public.rpartition(".")[0] or fresh["__module__"]
+        if fresh.get("__class__") == "StandIn":
+            fresh["__class__"] = real.__name__  # what skops is to call instead
         return fresh
 
     schema = canonical(json.loads(archive.read("schema.json")))
@@ -376,9 +400,12 @@ def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
         model, predicted = root["model"], root["predicted"]
         if not isinstance(model, IntervalRegressor):
             raise ModelFileError(f"the file must hold one of {_METHODS}, got {type(model).__name__}")
-        _check_given(model, estimator)
-        model = _real(model, estimator)
         checks.check_objects(model)
+        if not root["with_estimator"]:
+            _check_given(model, estimator)
+            model = _with_estimator(model, estimator)
+        elif estimator is not None:
+            raise ModelFileError("the file holds its fitted model; leave estimator out, as load(path)")
         model.get_params(deep=True)  # which raises if one is missing
         _check_calibration(model)
     if predicted is not None:
@@ -387,12 +414,8 @@ def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
     return model
 
 
-def _check_given(model: Any, estimator: Any) -> None:
-    if not isinstance(vars(model).get("estimator"), StandIn):
-        if estimator is not None:
-            raise ModelFileError("the file holds its fitted model; leave estimator out, as load(path)")
-        return
-    needed = "predict" if type(model).__name__ == "Naive" else "predict_quantiles"
+def _check_given(model: IntervalRegressor, estimator: Any) -> None:
+    needed = "predict" if isinstance(model.model_, PointModel) else "predict_quantiles"
     if not hasattr(estimator, needed):
         got = "nothing" if estimator is None else f"a {type(estimator).__qualname__}"
         raise ModelFileError(
@@ -401,48 +424,21 @@ def _check_given(model: Any, estimator: Any) -> None:
         )
 
 
-def _real(value: Any, given: Any) -> Any:
-    """Return a value with the real things in place of their stand-ins; objects are changed, not copied."""
-    if isinstance(value, StandIn):
-        return given if value.kind == "given" else _MAKERS[value.kind](*_real(value.content, given))
-    if isinstance(value, list):
-        value[:] = [_real(item, given) for item in value]
-    elif isinstance(value, tuple):
-        return tuple(_real(item, given) for item in value)
-    elif isinstance(value, np.ndarray) and value.dtype == object:
-        for i in np.ndindex(value.shape):
-            value[i] = _real(value[i], given)
-    elif isinstance(value, dict) or checks.public_name(type(value)):
-        items = value if isinstance(value, dict) else getattr(value, "__dict__", {})
-        for name, item in items.items():
-            items[name] = _real(item, given)
-    return value
-
-
-#: What is made of a stand-in of each kind.
-_MAKERS: dict[str, Callable[..., Any]] = {
-    "forest": checks.make_forest,
-    "fraction": lambda above, below: Fraction(int(above), int(below)),
-    "frame": lambda names, columns: pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1),
-    "index": pd.Index,
-    "interval": pd.Interval,
-    "multi-index": pd.MultiIndex.from_arrays,
-    "set": set,
-    "tree": checks.make_tree,
-}
-
-
 def _check_calibration(model: IntervalRegressor) -> None:
     """Refuse numbers of groups that don't fit together, and scores or distances that are not sorted numbers."""
     calibration, novelty = model.calibration_, model.calibration_.novelty
-    distances = () if novelty is None else novelty.distances
     numbers = {model.n_groups_, int(model.partition_.n_groups_), len(calibration.scores) - 1}
-    if len(numbers | ({len(distances)} if distances else set())) > 1:
+    arrays = {"scores": calibration.scores}
+    if novelty is not None:
+        numbers.add(len(novelty.distances))
+        arrays["distances"] = novelty.distances
+    if len(numbers) > 1:
         raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
-    for n_dimensions, arrays in ((2, calibration.scores), (1, distances)):
-        for array in arrays:
-            if array.dtype != np.float64 or array.ndim != n_dimensions or not (np.sort(array, axis=0) == array).all():
-                raise ModelFileError("the calibration scores must be sorted numbers in each group")
+    for name, groups in arrays.items():
+        for values in groups:
+            is_shaped = values.dtype == np.float64 and values.ndim == (2 if name == "scores" else 1)
+            if not is_shaped or not (np.sort(values, axis=0) == values).all():
+                raise ModelFileError(f"the calibration {name} must be sorted numbers in each group")
 
 
 # -- Made-up rows, for which the model that is read must predict the same -------------------------------------------
