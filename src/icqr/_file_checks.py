@@ -36,6 +36,8 @@ from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import NODE_DTYPE, Tree
 from sklearn.utils import check_array
 
+from icqr._predicting import IntervalRegressor
+
 FORMAT = "icqr-model"
 VERSION = 2
 
@@ -383,6 +385,23 @@ def check_objects(root: Any) -> None:
             # A file doesn't decide how many threads or processes this machine starts.
             if isinstance(counts.get(name), int):
                 counts[name] = min(counts[name], os.cpu_count() or 1)
+
+
+def check_calibration(model: IntervalRegressor) -> None:
+    """Refuse numbers of groups that don't fit together, and scores or distances that are not sorted numbers."""
+    calibration, novelty = model.calibration_, model.calibration_.novelty
+    numbers = {model.n_groups_, int(model.partition_.n_groups_), len(calibration.scores) - 1}
+    arrays = {"scores": calibration.scores}
+    if novelty is not None:
+        numbers.add(len(novelty.distances))
+        arrays["distances"] = novelty.distances
+    if len(numbers) > 1:
+        raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
+    for name, groups in arrays.items():
+        for values in groups:
+            is_shaped = values.dtype == np.float64 and values.ndim == (2 if name == "scores" else 1)
+            if not is_shaped or not (np.sort(values, axis=0) == values).all():
+                raise ModelFileError(f"the calibration {name} must be sorted numbers in each group")
 
 
 def held_by(value: Any) -> Iterator[Any]:

@@ -407,7 +407,7 @@ def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
         elif estimator is not None:
             raise ModelFileError("the file holds its fitted model; leave estimator out, as load(path)")
         model.get_params(deep=True)  # which raises if one is missing
-        _check_calibration(model)
+        checks.check_calibration(model)
     if predicted is not None:
         with refusing("the model does not work"):
             _check_predictions(predicted, _predicted(model))
@@ -422,23 +422,6 @@ def _check_given(model: IntervalRegressor, estimator: Any) -> None:
             f"the file was saved without its fitted model: give it as load(path, estimator=fitted), with {needed}, "
             f"got {got}. prefit(lower=…, median=…, upper=…, levels=…) makes one from fitted models of each level."
         )
-
-
-def _check_calibration(model: IntervalRegressor) -> None:
-    """Refuse numbers of groups that don't fit together, and scores or distances that are not sorted numbers."""
-    calibration, novelty = model.calibration_, model.calibration_.novelty
-    numbers = {model.n_groups_, int(model.partition_.n_groups_), len(calibration.scores) - 1}
-    arrays = {"scores": calibration.scores}
-    if novelty is not None:
-        numbers.add(len(novelty.distances))
-        arrays["distances"] = novelty.distances
-    if len(numbers) > 1:
-        raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
-    for name, groups in arrays.items():
-        for values in groups:
-            is_shaped = values.dtype == np.float64 and values.ndim == (2 if name == "scores" else 1)
-            if not is_shaped or not (np.sort(values, axis=0) == values).all():
-                raise ModelFileError(f"the calibration {name} must be sorted numbers in each group")
 
 
 # -- Made-up rows, for which the model that is read must predict the same -------------------------------------------
