@@ -433,25 +433,20 @@ def _check_object(value: Any) -> None:
     if isinstance(value, KMeans) and hasattr(value, "cluster_centers_"):
         raise ModelFileError("a KMeans in a file must not be fitted; icqr keeps its centroids elsewhere")
     if isinstance(value, BaseDecisionTree) and hasattr(value, "tree_"):
-        _check_columns(value, [value.tree_])
+        _check_trees(value, [value])
     if isinstance(value, BaseForest | BaseGradientBoosting) and hasattr(value, "estimators_"):
-        _check_ensemble(value)
+        _check_trees(value, np.ravel(np.asarray(value.estimators_, dtype=object)).tolist())
     if isinstance(value, HistGradientBoostingRegressor) and hasattr(value, "_predictors"):
         _check_histogram(value)
 
 
-def _check_columns(model: Any, trees: list[Any]) -> None:
+def _check_trees(model: Any, members: list[Any]) -> None:
+    """Check that compiled code can go through a tree, a forest or gradient boosting without looking."""
+    trees: list[Any] = [getattr(member, "tree_", None) for member in members]
     if not trees or not all(isinstance(tree, Tree) for tree in trees):
         raise ModelFileError(f"a {type(model).__name__} must consist of fitted trees")
     if any(tree.n_features != getattr(model, "n_features_in_", None) for tree in trees):
         raise ModelFileError(f"a tree of a {type(model).__name__} was made for another number of columns")
-
-
-def _check_ensemble(model: Any) -> None:
-    """Check that compiled code can go through the members of a forest or of gradient boosting without looking."""
-    members = np.ravel(np.asarray(model.estimators_, dtype=object)).tolist()
-    trees: list[Any] = [getattr(member, "tree_", None) for member in members]
-    _check_columns(model, trees)
     if isinstance(model, BaseGradientBoosting):
         # Predictions start as one number per row, to which each tree adds.
         start = getattr(model, "init_", None)
