@@ -992,6 +992,8 @@ UNSOUND: dict[str, tuple[Change, str]] = {
     "scores": (setting_array("model.calibration_.scores.0", "", 0, 1e9), "scores must be sorted numbers"),
     "no scores": (setting_array("model.calibration_.scores.0", "", 0, np.nan), "scores must be sorted numbers"),
     "coverage": (setting("model.coverage", 90), "between 0 and 1"),
+    "guarantee": (setting("model.calibration_.guarantee", 2**31), "the model does not work"),
+    "distances": (setting_array("model.calibration_.novelty.distances.0", "", 0, 1e9), "distances must be sorted"),
     "stand-in": (setting("model.model_.encoder_.features.empty.0", "exec"), "can't be read: KeyError"),
     "method": (setting("model.model_.models_.0._preprocess_X", FLOAT), "in place of its method '_preprocess_X'"),
     "check": (setting_array("predicted", "", (0, 2), 1e6), "predicts other values"),

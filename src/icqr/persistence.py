@@ -431,7 +431,7 @@ def _predicted(model: IntervalRegressor) -> FloatArray:
     """Return the raw bounds of made-up rows: each column's categories in turn, or numbers.
 
     A library whose new version reads its old models otherwise is noticed by them, and another estimator than was
-    fitted. Predicting the rows' intervals uses everything else that was learned.
+    fitted. The rows' intervals, and what is promised for them, use everything else that was learned.
     """
     categories: dict[Any, pd.Index[Any]] = {}
     for holder in checks.held_by(model):
@@ -448,6 +448,7 @@ def _predicted(model: IntervalRegressor) -> FloatArray:
     with warnings.catch_warnings(), parallel_config(backend="sequential"):
         warnings.simplefilter("ignore")  # made-up rows are unlike any that were seen
         model.predict_interval(rows)
+        model.certificate()
         return model.predict_quantiles(rows)
 
 
