@@ -45,8 +45,6 @@ def main() -> None:
         print("Keras is left out: give --keras-python, an interpreter after `pip install tensorflow-cpu`")
     for name in names:
         compare_training(name, options.networks, options.keras_python)
-    if "boston" in names:
-        compare_spread(options.networks)
     if "blog" in names:
         compare_permuting()
 
@@ -89,21 +87,19 @@ def compare_training(name: str, networks: int, keras_python: str | None) -> None
     if keras is not None:
         print(f"  Keras, one by one {keras[0]:9.3f} s, {keras[1]:9.3f} s of processor time (from {theirs} epochs)")
     work = flops_per_row(X.shape[1]) * len(X) * 1000
-    for share in (True, False):
-        peak = matmul_peak()
-        seconds, processor = our_seconds(X, y, networks, ours, share)
-        peak = max(peak, matmul_peak())
+    peak = matmul_peak()
+    seconds, processor = our_seconds(X, y, networks, ours)
+    peak = max(peak, matmul_peak())
+    print(
+        f"  ours              {seconds:9.3f} s, {processor:9.3f} s of processor time (from {ours} epochs); "
+        f"{work / seconds / 1e9:.1f} GFLOP/s, {work / seconds / peak:.0%} of the peak of {peak / 1e9:.0f}"
+    )
+    if keras is not None:
         print(
-            f"  {'shared' if share else '   own'} batches    {seconds:9.3f} s, {processor:9.3f} s of processor time "
-            f"(from {ours} epochs); {work / seconds / 1e9:.1f} GFLOP/s, {work / seconds / peak:.0%} of the peak "
-            f"of {peak / 1e9:.0f}"
+            f"{'':21}{keras[0] / seconds:8.1f} × Keras in time (wanted {WANTED[name]} ×), "
+            f"{keras[1] / processor:.1f} × in processor time",
+            flush=True,
         )
-        if keras is not None:
-            print(
-                f"{'':21}{keras[0] / seconds:8.1f} × Keras in time (wanted {WANTED[name]} ×), "
-                f"{keras[1] / processor:.1f} × in processor time",
-                flush=True,
-            )
 
 
 def flops_per_row(columns: int) -> int:
@@ -137,10 +133,10 @@ def clock_both(call: Callable[[], object]) -> tuple[float, float]:
     return seconds, time.process_time() - start
 
 
-def our_seconds(X: np.ndarray, y: np.ndarray, networks: int, epochs: int, share: bool) -> tuple[float, float]:
+def our_seconds(X: np.ndarray, y: np.ndarray, networks: int, epochs: int) -> tuple[float, float]:
     from icqr.neural import QuantileNetwork
 
-    model = QuantileNetwork(n_networks=networks, share_batches=share, random_state=0, verbose=False)
+    model = QuantileNetwork(n_networks=networks, random_state=0, verbose=False)
     model.set_params(epochs=1).fit(X, y)  # compiles
     seconds, processor = clock_both(lambda: model.set_params(epochs=epochs).fit(X, y))
     return seconds / networks / epochs * 1000, processor / networks / epochs * 1000
@@ -186,37 +182,6 @@ def keras_seconds(rows: str, epochs: str) -> tuple[float, float]:
     target = [data["y"][:, None]] * len(LEVELS)
     model.fit(data["X"], target, epochs=1, batch_size=1000, verbose=0)  # traces
     return clock_both(lambda: model.fit(data["X"], target, epochs=int(epochs), batch_size=1000, verbose=0))
-
-
-# What sharing the order of batches does to the spread over networks
-
-
-def compare_spread(networks: int) -> None:
-    from icqr.neural import QuantileNetwork
-
-    X, y, _, _, X_test, y_test = split("boston")
-    print(
-        f"\nSpread over {networks} networks on Boston (QR on {len(y_test)} test rows): mean (std) of width, of coverage"
-    )
-    for batch_size in (1000, 32):
-        for share in (False, True):
-            model = QuantileNetwork(
-                n_networks=networks,
-                batch_size=batch_size,
-                share_batches=share,
-                epochs=300,
-                random_state=0,
-                verbose=False,
-            )
-            ends = np.sort(model.fit(X, y).predict_networks(X_test)[:, :, [0, 2]], axis=2)
-            width = (ends[:, :, 1] - ends[:, :, 0]).mean(axis=1)
-            covered = ((ends[:, :, 0] <= y_test) & (y_test <= ends[:, :, 1])).mean(axis=1)
-            name = f"  batches of {batch_size:4d}, {'shared' if share else 'own'} order"
-            print(
-                f"{name.ljust(34)}{width.mean():7.3f} ({width.std(ddof=1):.3f})"
-                f"{covered.mean():8.4f} ({covered.std(ddof=1):.4f})",
-                flush=True,
-            )
 
 
 # Permutation importance

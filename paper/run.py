@@ -203,7 +203,6 @@ def run_data(name: str, out: Path, settings: Settings) -> None:
         settings.hidden,
         epochs=settings.epochs,
         n_networks=settings.networks,
-        chunk_size=25,
         checkpoint=out / "networks" / name,
         random_state=settings.seed,
         verbose=Progress(f"{name}: epochs of training"),

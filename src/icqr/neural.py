@@ -1,4 +1,4 @@
-"""The paper's feed-forward quantile network; many independent networks are trained as one compiled program."""
+"""The paper's feed-forward quantile network, and ensembles of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ __all__ = ["QuantileNetwork"]
 
 Layers: TypeAlias = list[tuple[FloatArray, FloatArray]]  # weights (out, in) and biases (out,) of one network
 
-_LARGEST_Y = 1e30  # the loss of 1000 such rows does not overflow in single precision
 _ROWS_PER_BLOCK = 2048  # one block's activations (2048 × 100 doubles) stay in the processor's cache
 
 
@@ -36,8 +35,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
     4. Each batch gives one Adam step on the sum over the levels of the mean pinball loss, plus the penalty
        ``weight_decay`` × the sum of all squared weights (the paper's Ω; biases are free).
 
-    With ``n_networks=T`` this is done for T independent networks at once, as one compiled program. Needs jax and
-    optax: ``pip install "icqr[neural]"``; predicting doesn't.
+    With ``n_networks=T`` this is done for T independent networks, several at a time. Needs jax and optax:
+    ``pip install "icqr[neural]"``; predicting doesn't.
 
     Parameters
     ----------
@@ -51,40 +50,24 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         Adam's step size; its other constants are those of Keras (0.9, 0.999, 1e-7).
     weight_decay : float, default=0.0
         Factor of the penalty in step 4.
-    validation_size : float, default=0.0
-        Share of the rows set aside for early stopping, the same rows for all networks; 0 trains for all epochs.
-    patience : int, default=50
-        With early stopping, a network stops after so many epochs without a lower validation loss, and keeps the
-        weights of its best epoch.
-    scale_y : bool, default=False
-        Train on y minus its mean over its standard deviation; for targets far from the scale of 1 to 100.
     n_networks : int, default=1
         T. Predictions are the mean over the networks; `predict_networks` returns each one's own.
-    share_batches : bool, default=False
-        All networks see the rows in the same order. Faster, as the first layer of all networks is then one product;
-        the networks differ by their initial weights alone.
-    chunk_size : int, default=10
-        At most so many networks are trained together, which bounds memory. Networks are spread evenly over the
-        chunks. It changes results by rounding only.
     n_jobs : int or None, default=-1
-        Threads that train chunks side by side, -1 for one per core. It doesn't change results.
+        Threads that train networks side by side, -1 for one per core. It doesn't change results.
     checkpoint : path, optional
-        A folder where the state of training is kept. A stopped fit goes on from there and gives the same weights, to
-        the bit, as one that was never stopped. Needs an integer `random_state`.
+        A folder where finished networks are kept. A fit that was stopped and starts again takes them from there. Files
+        carry a fingerprint of rows and parameters, so that those of another fit are never taken. Needs an integer
+        `random_state`.
     random_state : int, RandomState or None
-        Network i depends on this and i alone, whatever `n_networks` and `chunk_size`.
+        Network i depends on this and i alone, whatever `n_networks`.
     verbose : bool or callable, default=True
         Show a progress bar if stderr is a terminal and rich is installed. A callable is called with the epochs done
-        and the epochs in all, both summed over the chunks.
+        and the epochs in all, both summed over the networks.
 
     Attributes
     ----------
     weights_, biases_ : lists of ndarrays (networks, out, in) and (networks, out), one per layer
     x_min_, x_range_ : ndarrays of shape (columns,)
-    y_mean_, y_scale_ : float
-        0 and 1 without `scale_y`.
-    n_epochs_ : ndarray of shape (networks,)
-        The epochs that each network's weights come from.
     levels_ : tuple of float
 
     Examples
@@ -107,12 +90,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         batch_size: int = 1000,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.0,
-        validation_size: float = 0.0,
-        patience: int = 50,
-        scale_y: bool = False,
         n_networks: int = 1,
-        share_batches: bool = False,
-        chunk_size: int = 10,
         n_jobs: int | None = -1,
         checkpoint: str | Path | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -124,12 +102,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
-        self.validation_size = validation_size
-        self.patience = patience
-        self.scale_y = scale_y
         self.n_networks = n_networks
-        self.share_batches = share_batches
-        self.chunk_size = chunk_size
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.random_state = random_state
@@ -146,34 +119,29 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         """
         for library in ("jax", "optax"):  # only a fit needs them
             imported(library, "training a QuantileNetwork needs", "icqr[neural]")
-        from icqr._network_training import train_networks
+        from icqr._network_training import Training
 
         self._check_parameters()
         inputs, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-
-        # Rows set aside for early stopping.
-        n = len(target)
-        size = max(1, round(n * self.validation_size)) if self.validation_size else 0
-        if size >= n:
+        self.x_min_ = inputs.min(axis=0)
+        spread = inputs.max(axis=0) - self.x_min_
+        self.x_range_ = np.where(spread > 0, spread, 1.0)
+        largest = float(np.abs(target).max())
+        if largest > float(np.finfo(np.float32).max):
             raise ValueError(
-                f"validation_size must leave rows to train on, got {self.validation_size} of n_samples={n}; "
-                "give more rows, or validation_size=0"
+                f"y must lie within ±3.4e38, as training is in single precision, got a value of size {largest:g}; "
+                "divide y by a constant"
             )
-        order = np.random.default_rng(seed).permutation(n)
-        rows, validation = np.sort(order[size:]), np.sort(order[:size])
+        rows = self._scaled(inputs).astype(np.float32), target.astype(np.float32)
+        networks = Training(self, *rows, seed).train()
 
-        self._fit_scales(inputs[rows], target[rows])
-        inputs = self._scaled(inputs).astype(np.float32)
-        target = ((target - self.y_mean_) / self.y_scale_).astype(np.float32)
-
-        parts = inputs[rows], target[rows], inputs[validation], target[validation]
-        self.weights_, self.biases_, self.n_epochs_ = train_networks(self, parts, seed)
-        # An epoch 0 belongs to a network whose loss was never a number; its weights are those it began with.
-        if not (self.n_epochs_.all() and all(np.isfinite(array).all() for array in self.weights_ + self.biases_)):
+        arrays = [np.stack(parts) for parts in zip(*networks, strict=True)]
+        self.weights_, self.biases_ = arrays[::2], arrays[1::2]
+        if not all(np.isfinite(array).all() for array in arrays):
             raise ValueError(
                 f"learning_rate must be small enough for training to converge, got {self.learning_rate} and weights "
-                "or losses that are not finite; lower it, or set scale_y=True"
+                "that are not finite; lower it, or divide y by a constant"
             )
         self.levels_ = tuple(float(level) for level in self.levels)
         return self
@@ -185,10 +153,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
                 f"levels must be increasing numbers strictly between 0 and 1, got {self.levels!r}; "
                 "for a 90 % interval and the median give (0.05, 0.5, 0.95)"
             )
-        counts = {
-            name: getattr(self, name) for name in ("epochs", "batch_size", "patience", "n_networks", "chunk_size")
-        }
-        for name, value in [*counts.items(), *(("hidden", units) for units in self.hidden)]:
+        counts = [(name, getattr(self, name)) for name in ("epochs", "batch_size", "n_networks")]
+        for name, value in [*counts, *(("hidden", units) for units in self.hidden)]:
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer of 1 or more, got {value!r}; give a positive integer")
         if not self.learning_rate > 0 or not self.weight_decay >= 0:
@@ -196,28 +162,10 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
                 "learning_rate must be positive and weight_decay 0 or more, got "
                 f"{self.learning_rate!r} and {self.weight_decay!r}; the authors used 0.001 and 0"
             )
-        if not 0 <= self.validation_size < 1:
-            raise ValueError(
-                f"validation_size must be a share, 0 or more and below 1, got {self.validation_size!r}; "
-                "give 0 to train for all epochs without early stopping"
-            )
         if self.checkpoint is not None and not isinstance(self.random_state, (int, np.integer)):
             raise ValueError(
                 f"random_state must be an integer when a checkpoint is kept, got {self.random_state!r}: "
                 "a stopped run must draw the same numbers again; give for example random_state=0"
-            )
-
-    def _fit_scales(self, X: FloatArray, y: FloatArray) -> None:
-        """Learn the scales from the training rows alone."""
-        self.x_min_ = X.min(axis=0)
-        spread = X.max(axis=0) - self.x_min_
-        self.x_range_ = np.where(spread > 0, spread, 1.0)
-        self.y_mean_, self.y_scale_ = (float(y.mean()), float(y.std()) or 1.0) if self.scale_y else (0.0, 1.0)
-        largest = float(np.abs((y - self.y_mean_) / self.y_scale_).max())
-        if largest > _LARGEST_Y:
-            raise ValueError(
-                f"y must lie within ±{_LARGEST_Y:g}, as training is in single precision, got a value of size "
-                f"{largest:g}; set scale_y=True, or divide y by a constant"
             )
 
     # -- Predicting: plain numpy in double precision, so that a prediction doesn't depend on the rows beside it --------
@@ -280,21 +228,18 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         single = copy(self)
         single.weights_ = [weights[[index]] for weights in self.weights_]
         single.biases_ = [biases[[index]] for biases in self.biases_]
-        single.n_epochs_ = self.n_epochs_[[index]]
         return single
 
     def replacer(self, X: ArrayLike) -> NetworkReplacer:
         """Prepare predictions for X with one column replaced; holds networks × n × first-layer units doubles."""
-        check_is_fitted(self)
-        return NetworkReplacer(self, validate_data(self, X, dtype=np.float64, reset=False))
+        return NetworkReplacer(self, X)
 
     def _each_network(self, X: ArrayLike) -> Iterator[FloatArray]:
         check_is_fitted(self)
         scaled = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
         for layers in self._networks():
             weights, biases = layers[0]
-            parts = [_raise_up(layers, scaled[block] @ weights.T + biases) for block in _blocks(len(scaled))]
-            yield self._unscaled(np.concatenate(parts))
+            yield np.concatenate([_upwards(layers, scaled[rows] @ weights.T + biases) for rows in _blocks(len(scaled))])
 
     def _networks(self) -> Iterator[Layers]:
         """Yield each network's layers in double precision."""
@@ -306,11 +251,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         scaled: FloatArray = (X - self.x_min_) / self.x_range_
         return scaled
 
-    def _unscaled(self, quantiles: FloatArray) -> FloatArray:
-        return quantiles * self.y_scale_ + self.y_mean_
 
-
-def _raise_up(layers: Layers, first: FloatArray) -> FloatArray:
+def _upwards(layers: Layers, first: FloatArray) -> FloatArray:
     """Return one network's quantiles (rows, levels) from its first layer before the ReLU, overwriting that."""
     values = first
     for weights, biases in layers[1:]:
@@ -344,17 +286,12 @@ class NetworkReplacer:
     (2, 200, 3)
     """
 
-    def __init__(self, model: QuantileNetwork, X: FloatArray) -> None:
-        self._model = model
-        self._X = X
-        scaled = model._scaled(X)
+    def __init__(self, model: QuantileNetwork, X: ArrayLike) -> None:
+        self.predicted = model.predict_quantiles(X)
+        self._X = validate_data(model, X, dtype=np.float64, reset=False)
+        self._x_range = model.x_range_
+        scaled = model._scaled(self._X)
         self._networks = [(layers, scaled @ layers[0][0].T + layers[0][1]) for layers in model._networks()]
-        each = [
-            np.concatenate([_raise_up(layers, first[block].copy()) for block in _blocks(len(first))])
-            for layers, first in self._networks
-        ]
-        self._mean = np.mean(each, axis=0)
-        self.predicted = model._unscaled(self._mean)
 
     def uses(self, column: int) -> bool:
         """Return whether the column has different values to be replaced by."""
@@ -376,15 +313,15 @@ class NetworkReplacer:
             The quantiles, unsorted; with several networks their mean.
         """
         values = self._X[:, column]
-        shift = (values[orders] - values) / self._model.x_range_[column]
+        shift = (values[orders] - values) / self._x_range[column]
         repeat, row = np.nonzero(shift)
-        quantiles = np.repeat(self._mean[None], len(orders), axis=0)
+        quantiles = np.repeat(self.predicted[None], len(orders), axis=0)
         for block in _blocks(len(row)):
             # Of each network, the first layer moved by the change of the column, and the layers above it.
             repeats, rows = repeat[block], row[block]
             moves = [
-                _raise_up(layers, first[rows] + np.multiply.outer(shift[repeats, rows], layers[0][0][:, column]))
+                _upwards(layers, first[rows] + np.multiply.outer(shift[repeats, rows], layers[0][0][:, column]))
                 for layers, first in self._networks
             ]
             quantiles[repeats, rows] = np.mean(moves, axis=0)
-        return self._model._unscaled(quantiles)
+        return quantiles

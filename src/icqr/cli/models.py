@@ -33,9 +33,8 @@ LIBRARIES: dict[ModelName, tuple[str, str, dict[str, Any], str]] = {
     "xgboost": ("xgboost", "xgboost.XGBRegressor", {}, "xgboost"),
     "catboost": ("catboost", "catboost.CatBoostRegressor", {}, "catboost"),
     "forest": ("quantile_forest", "quantile_forest.RandomForestQuantileRegressor", {}, "quantile-forest"),
-    # Targets come in any scale; the network's own default is the paper's, for y of about 1 to 100. The command has a
-    # bar of its own.
-    "network": ("jax", "icqr.neural.QuantileNetwork", {"scale_y": True, "verbose": False}, "icqr[neural]"),
+    # The command has a bar of its own.
+    "network": ("jax", "icqr.neural.QuantileNetwork", {"verbose": False}, "icqr[neural]"),
 }
 #: How the name of a table of intervals may end; that says what it is written as.
 TABLE_ENDINGS = (".parquet", ".feather", ".csv", ".csv.gz", ".jsonl")
