@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from icqr import metrics
-from icqr._rules import words
-from icqr._tables import IntArray
+from icqr._predicting import IntervalRegressor
+from icqr._rules import value_rule, words
+from icqr._tables import FloatArray, IntArray, as_table
 from icqr.auditing.findings import (
     CONFIDENCE,
     ERROR_RATE,
@@ -26,15 +27,19 @@ from icqr.auditing.findings import (
     records,
     region_sentence,
     tolerance,
+    whole_number,
 )
-from icqr.auditing.inputs import GROUP_COLUMNS, Audited, prepare
 from icqr.auditing.regions import find_regions, searched_columns, slab_words
 from icqr.metrics import WorstSlab
+from icqr.metrics.checks import CheckedRows, check_rows, check_share
 
 #: Version of the written form, see auditing/schema.json.
 FORMAT = "icqr-audit/1"
 #: The rows that judge a region: of one that was given, and of one that was found.
 GIVEN, FOUND = "all rows", "the half not searched"
+#: What is known of a region beforehand: its name in words and, of a model's groups, their number (-1: rows of no known
+#: group) and what calibration can give.
+GROUP_COLUMNS = ["region", "kind", "group", "calibration_rows", "band_lower", "band_upper", "guarantee"]
 REGION_COLUMNS = ["region", "kind", "basis", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "p_value"]
 REGION_COLUMNS += ["mean_width", "median_width", "group", "calibration_rows", "band_lower", "band_upper"]
 REGION_COLUMNS += ["within_band", "guarantee"]
@@ -43,8 +48,7 @@ FEWEST_TO_SEARCH = 100
 #: The excess risk is computed on at most this many rows, drawn at random; on fewer if there are many columns, so that
 #: it takes seconds.
 MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
-N_DIRECTIONS = 200
-SLAB_NUMBERS = ["worst_slab_coverage", "worst_slab_lower", "worst_slab_upper", "worst_slab_n"]
+RISKS = ["l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,14 +203,167 @@ def audit(
     return audit_rows(prepare(y, intervals, X, groups, coverage), random_state, with_excess_risk)
 
 
+# -- What is audited --------------------------------------------------------------------------------------
+
+
+class Grouping(NamedTuple):
+    """Groups that were not chosen by looking at coverage: a code per row, and a row of `table` per code."""
+
+    codes: IntArray
+    table: pd.DataFrame
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """Checked rows with what is promised for them; `X` is a DataFrame with text as column names, or None.
+
+    `whole` is what is known of all rows together (`GROUP_COLUMNS`): a model with a single group has a band.
+    `prediction` is that of a model.
+    """
+
+    rows: CheckedRows
+    intervals: FloatArray
+    coverage: float
+    X: pd.DataFrame | None
+    groupings: list[Grouping]
+    whole: pd.DataFrame
+    prediction: FloatArray | None = None
+
+
+def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None) -> Audited:
+    """Return the arguments of :func:`audit` in one form, or say what is wrong with them."""
+    if X is None and hasattr(intervals, "predict_interval"):
+        model = type(intervals).__name__
+        raise ValueError(f"X must be given with a model ({model}), got None; give the rows to predict")
+
+    # A model of ours knows its coverage and its groups, any other only its intervals.
+    own, prediction = None, None
+    if isinstance(intervals, IntervalRegressor):
+        coverage = intervals.certificate(coverage).coverage
+        explained = intervals.explain(X, coverage)
+        bounds, prediction = explained[["lower", "upper"]].to_numpy(), explained["median"].to_numpy()
+        own = _model_groups(intervals, coverage, explained["group"].to_numpy())
+    else:
+        if hasattr(intervals, "predict_interval"):
+            intervals = intervals.predict_interval(X)
+        bounds = as_intervals(intervals, len(np.asarray(y)))
+    if coverage is None:
+        raise ValueError(
+            "coverage must be given with intervals from elsewhere, got None; say what they promise, for example "
+            "coverage=0.9 (a fitted icqr model knows its own)"
+        )
+    level, rows = check_share("coverage", coverage), check_rows(y, bounds)
+    table = None if X is None else _named(X)
+    if table is not None and len(table) != len(rows.y):
+        raise ValueError(f"X must have {len(rows.y)} rows, one per row of y, got {len(table)}")
+
+    # The only group of a model is all rows; groups that are the model's own are judged once.
+    groupings = [] if groups is None else _user_groups(groups, table, len(rows.y))
+    whole = pd.DataFrame([dict.fromkeys(GROUP_COLUMNS)])
+    if own is not None and len(own.table) == 1:
+        whole = own.table
+    elif own is not None:
+        codes = pd.factorize(own.codes)[0]
+        groupings = [each for each in groupings if not np.array_equal(pd.factorize(each.codes)[0], codes)] + [own]
+    whole = whole.assign(region="all rows", kind="all rows", group=None)
+    return Audited(rows, bounds, level, table, groupings, whole, prediction)
+
+
+def as_intervals(intervals: Any, n: int) -> FloatArray:
+    """Return the intervals of n rows as an (n, 2) array, whichever library they come from.
+
+    (n, 2) or (n, 2, 1) bounds (crepes, MAPIE); a table with two columns; (prediction, bounds) (MAPIE); (lower, upper);
+    (prediction, lower, upper) (puncc, whose prediction may be None or quantiles). A plain list of two pairs is taken as
+    two rows.
+    """
+    bounds = intervals
+    is_list_of_rows = isinstance(intervals, list) and len(intervals) == n == 2
+    if isinstance(intervals, tuple | list) and len(intervals) in (2, 3) and not is_list_of_rows:
+        shapes = [np.shape(part) for part in intervals]
+        if all(shape in ((n,), (n, 1)) for shape in shapes[-2:]):
+            bounds = np.column_stack([np.ravel(part) for part in intervals[-2:]])
+        elif shapes[0] in ((n,), (n, 1)) and len(intervals) == 2:
+            bounds = intervals[1]
+        elif len(set(shapes)) > 1:
+            bounds = ()  # no array can be made of it
+
+    array = np.asarray(bounds, dtype=float)
+    array = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    if array.shape != (n, 2):
+        if isinstance(intervals, tuple):
+            got = f"a tuple of {len(intervals)} with the shapes {', '.join(str(np.shape(part)) for part in intervals)}"
+        else:
+            size = len(intervals) if hasattr(intervals, "__len__") else ()
+            got = f"{type(intervals).__name__} of shape {getattr(intervals, 'shape', size)}"
+        raise ValueError(
+            f"intervals must hold a lower and an upper bound for each of the {n} rows of y: an (n, 2) or (n, 2, 1) "
+            "array, (lower, upper), (prediction, lower, upper), (prediction, (n, 2, 1) array) or a fitted model; "
+            f"got {got}. Of several coverages audit one at a time: intervals[:, :, 0]"
+        )
+    return array
+
+
+def _named(X: Any) -> pd.DataFrame:
+    """Return a table as a DataFrame with text as column names; two names may be the same only as text."""
+    table = as_table(X.set_axis([str(name) for name in X.columns], axis=1) if isinstance(X, pd.DataFrame) else X)
+    if isinstance(table, pd.DataFrame):
+        return table.reset_index(drop=True)
+    return pd.DataFrame(table, columns=pd.Index([f"x{j}" for j in range(table.shape[1])]))
+
+
+def _model_groups(model: IntervalRegressor, coverage: float, labels: IntArray) -> Grouping:
+    """Return a model's groups with their rules (one that fits poorly is called rough) and what calibration can give."""
+    names = [
+        f"group {group} ({'roughly ' if fidelity < 0.8 else ''}{rule})"
+        for group, (rule, fidelity) in enumerate(model.descriptions_[["rule", "fidelity"]].itertuples(index=False))
+    ]
+    table = model.certificate(coverage).groups.rename(columns={"n": "calibration_rows"})
+    table = table.assign(region=[*names, "no known group"], kind="model group")[GROUP_COLUMNS]
+    codes = np.where(labels < 0, len(table) - 1, labels).astype(np.intp)
+    # Rows of no known group are a group only where there are any.
+    return Grouping(codes, table if codes.max() == len(table) - 1 else table.iloc[:-1])
+
+
+def _user_groups(groups: Any, X: pd.DataFrame | None, n: int) -> list[Grouping]:
+    """Return a grouping for each column of labels: an array, a table, or names of columns of X."""
+    if isinstance(groups, str):
+        if X is None or groups not in X.columns:
+            raise ValueError(f"groups must be labels or the name of a column of X, got {groups!r}, which X lacks")
+        groups = X[[groups]]
+    elif X is not None and isinstance(groups, list) and len(groups) < n and set(map(str, groups)) <= {*X.columns}:
+        groups = X[[str(name) for name in groups]]
+    if np.ndim(groups) == 1:
+        name = getattr(groups, "name", None) or "group"
+        groups = pd.Series(np.asarray(groups), name=name, dtype=object).to_frame()
+    labels = _named(groups)
+    if len(labels) != n:
+        raise ValueError(f"groups must have {n} labels, one per row of y, got {len(labels)}")
+
+    groupings = []
+    for name in labels.columns:
+        # By their text, as they are shown: 1 and "1" are one group.
+        texts = labels[name].astype(object).map(str, na_action="ignore")
+        codes, values = pd.factorize(texts, sort=False, use_na_sentinel=False)
+        rules = [value_rule(name, value) for value in values]
+        table = pd.DataFrame({"region": rules, "kind": "group"}).reindex(columns=GROUP_COLUMNS)
+        groupings.append(Grouping(codes.astype(np.intp), table))
+    return groupings
+
+
+# -- The audit -------------------------------------------------------------------------------------------
+
+
 def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> Audit:
     """Audit rows that are in one form already, see :func:`audit`."""
-    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
-        raise ValueError(f"random_state must be a whole number, 0 or more, got {random_state!r}; pass 0 for example")
-    seed, coverage = int(random_state), audited.coverage
-
-    rows = audited.rows
-    slab = _worst_slab(audited, seed)
+    seed, coverage, rows = whole_number("random_state", random_state, 0), audited.coverage, audited.rows
+    slab = None
+    if audited.X is not None and len(rows.y) >= FEWEST_TO_SEARCH:
+        try:
+            slab = metrics.worst_slab_coverage(
+                rows.y, audited.intervals, audited.X, n_directions=200, random_state=seed
+            )
+        except ValueError:  # no column varies
+            slab = None
     strata = metrics.size_stratified_coverage(rows.y, audited.intervals)
     numbers = _numbers(audited, strata, slab) | _risk_numbers(audited, seed, with_excess_risk)
     regions = _judged_regions(audited, slab, seed)
@@ -252,52 +409,37 @@ def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> 
         "size_stratified_coverage": float(strata["coverage"].min()),
         "coverage_width_correlation": metrics.coverage_width_correlation(y, bounds),
         "hsic": metrics.hsic(y, bounds),
-        **dict(zip(SLAB_NUMBERS, slab_numbers, strict=True)),
+        "worst_slab_coverage": slab_numbers[0],
+        "worst_slab_lower": slab_numbers[1],
+        "worst_slab_upper": slab_numbers[2],
+        "worst_slab_n": slab_numbers[3],
     }
 
 
 def _risk_numbers(audited: Audited, seed: int, wanted: bool) -> dict[str, float]:
     """Return the excess risk in its forms and parts, each with its standard error; NaN if it is not wanted."""
     n = len(audited.rows.y)
-    forms = ["l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over"]
-    risk = pd.DataFrame(math.nan, index=forms, columns=["value", "standard_error"])
+    risk = pd.DataFrame(math.nan, index=RISKS, columns=["value", "standard_error"])
     if wanted and audited.X is not None and n >= FEWEST_TO_SEARCH:
         most = int(np.clip(CELLS_FOR_RISK // audited.X.shape[1], FEWEST_FOR_RISK, MOST_FOR_RISK))
         rows = np.sort(np.random.default_rng(seed).permutation(n)[:most])
         y, bounds, X = audited.rows.y[rows], audited.intervals[rows], audited.X.iloc[rows]
         risk = metrics.excess_risk(y, bounds, X, coverage=audited.coverage, random_state=seed)
-    values = {f"excess_risk_{form}": float(risk["value"][form]) for form in forms}
-    return values | {f"excess_risk_{form}_error": float(risk["standard_error"][form]) for form in forms}
-
-
-def _worst_slab(audited: Audited, seed: int) -> WorstSlab | None:
-    """Return the worst slab, if there are features that vary and rows enough to search."""
-    X = audited.X
-    if X is None or len(X) < FEWEST_TO_SEARCH:
-        return None
-    # Of numbers and dates a missing value is no value of its own.
-    numeric = X.select_dtypes(["number", "bool", "boolean", "datetime", "datetimetz"])
-    texts = X.drop(columns=list(numeric.columns))
-    n_values = [*numeric.replace([np.inf, -np.inf], np.nan).nunique(), *texts.nunique(dropna=False)]
-    if max(n_values) < 2:
-        return None
-    y, bounds = audited.rows.y, audited.intervals
-    return metrics.worst_slab_coverage(y, bounds, X, n_directions=N_DIRECTIONS, random_state=seed)
-
-
-# -- Regions ---------------------------------------------------------------------------------------------
+    values = {f"excess_risk_{form}": float(risk["value"][form]) for form in RISKS}
+    return values | {f"excess_risk_{form}_error": float(risk["standard_error"][form]) for form in RISKS}
 
 
 def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.DataFrame:
     """Return the table of regions with their verdicts, worst first."""
-    regions = [(row, np.arange(len(audited.rows.y)), GIVEN) for row in records(audited.whole)]
+    n = len(audited.rows.y)
+    regions = [(row, np.arange(n), GIVEN) for row in records(audited.whole)]
     for grouping in audited.groupings:
         # Each group's rows, in time that does not grow with the number of groups.
         order = np.argsort(grouping.codes, kind="stable").astype(np.intp)
         sizes = np.bincount(grouping.codes, minlength=len(grouping.table))
         members = np.split(order, np.cumsum(sizes)[:-1])
         regions += [(row, rows, GIVEN) for row, rows in zip(records(grouping.table), members, strict=True) if len(rows)]
-    if len(audited.rows.y) >= FEWEST_TO_SEARCH:
+    if n >= FEWEST_TO_SEARCH:
         regions += [(row, rows, FOUND) for row, rows in _found_regions(audited, slab, seed)]
 
     table = []

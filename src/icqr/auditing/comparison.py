@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from icqr.auditing.audits import Audit, audit_rows
+from icqr.auditing.audits import Audit, Audited, audit_rows, prepare
 from icqr.auditing.findings import (
     CONFIDENCE,
     ERROR_RATE,
@@ -23,7 +23,6 @@ from icqr.auditing.findings import (
     plain,
     records,
 )
-from icqr.auditing.inputs import Audited, prepare
 from icqr.metrics.marginal import row_scores
 
 #: Numbers of an audit that the table shows.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from icqr._tables import FloatArray
-from icqr.auditing.findings import Written, percent, plain, promise
+from icqr.auditing.findings import Written, percent, plain, promise, whole_number
 from icqr.calibration import check_coverage, conformal_rank, rows_needed
 from icqr.metrics.checks import check_share
 
@@ -128,8 +128,8 @@ def plan(
     650
     """
     level, share = float(check_coverage(coverage)), check_share("confidence", confidence)
-    total = None if n_calibration is None else _whole_number("n_calibration", n_calibration, 0)
-    groups = _whole_number("n_groups", n_groups, 1)
+    total = None if n_calibration is None else whole_number("n_calibration", n_calibration, 0)
+    groups = whole_number("n_groups", n_groups, 1)
     each = None if total is None else total // groups
     reach = None if precision is None else check_share("precision", precision)
     needed = None if reach is None else smallest_size(level, reach, share)
@@ -147,12 +147,6 @@ def plan(
         place = int(np.searchsorted(n, each))
         band = float(low[place]), float(high[place])
     return Plan(level, share, groups, total, each, band, reach, needed, table)
-
-
-def _whole_number(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, {least} or more, got {value!r}")
-    return int(value)
 
 
 def _beta_band(ranks: ArrayLike, sizes: ArrayLike, confidence: float) -> tuple[FloatArray, FloatArray]:

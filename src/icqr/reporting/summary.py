@@ -16,9 +16,9 @@ from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
 from icqr._tables import IntArray, as_table
 from icqr.auditing import Audit, Comparison
+from icqr.auditing.audits import Audited, prepare
 from icqr.auditing.comparison import compare_rows, named_methods
 from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, listed, percent, plain, promise, records, rows_of
-from icqr.auditing.inputs import Audited, prepare
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
 from icqr.reporting.origins import (
