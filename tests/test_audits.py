@@ -20,7 +20,7 @@ from sklearn.linear_model import LinearRegression, QuantileRegressor
 from icqr import CQR, ICQR, QR, GroupPartition, audit
 from icqr.auditing import Audit
 from icqr.auditing.regions import slab_words
-from icqr.metrics import WorstSlab, coverage_interval
+from icqr.metrics import WorstSlab, binomial_interval
 
 INF = float("inf")
 SCHEMA = json.loads((files("icqr.auditing") / "schema.json").read_text(encoding="utf-8"))
@@ -84,8 +84,8 @@ def test_a_planted_region_is_named_first_and_in_words() -> None:
     assert region["region"] == "hr ≤ 6 and workingday = 1"
     assert region["verdict"] == "undercovers"
     rows = np.intersect1d(np.flatnonzero((X["hr"] <= 6) & (X["workingday"] == 1)), judging_rows(4000, 0))
-    low, high = coverage_interval(y[rows], intervals[rows])
-    share = np.mean(np.abs(y[rows]) <= intervals[rows, 1])
+    covered = np.abs(y[rows]) <= intervals[rows, 1]
+    share, (low, high) = covered.mean(), binomial_interval(covered.sum(), len(rows))
     assert found.findings[0] == (
         f"Rows with hr ≤ 6 and workingday = 1: {100 * share:.1f} % of {len(rows)} covered, 90 % promised; the true "
         f"value is very likely between {100 * low:.1f} % and {100 * high:.1f} %."

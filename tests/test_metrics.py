@@ -23,7 +23,6 @@ Y = np.array([1.0, 2.0, 3.0, 4.0])
 INTERVALS = np.array([[0.0, 1.0], [2.5, 3.0], [2.0, 4.0], [0.0, 4.0]])  # the second misses by 0.5; widths 1, 0.5, 2, 4
 METRICS: dict[str, Callable[[Any, Any], Any]] = {
     "coverage_score": m.coverage_score,
-    "coverage_interval": m.coverage_interval,
     "mean_width": m.mean_width,
     "width_summary": m.width_summary,
     "interval_score": lambda y, i: m.interval_score(y, i, coverage=0.9),
@@ -65,12 +64,14 @@ def test_clopper_pearson_by_hand() -> None:
     low, high = m.binomial_interval([10, 0, 8], [10, 10, 10])
     np.testing.assert_allclose(low, [0.025**0.1, 0, 0.44390], atol=5e-6)
     np.testing.assert_allclose(high, [1, 1 - 0.025**0.1, 0.97479], atol=5e-6)
-    assert m.coverage_interval(Y, INTERVALS) == tuple(float(b) for b in m.binomial_interval(3, 4))
     assert m.binomial_interval(0, 0) == (0, 1)
-    # Equal weights leave it exact; weight on half of the rows counts half of them.
-    assert m.coverage_interval(Y, INTERVALS, sample_weight=[7] * 4) == pytest.approx(m.coverage_interval(Y, INTERVALS))
-    half = m.coverage_interval(Y, INTERVALS, sample_weight=[1, 1, 0, 0])
-    np.testing.assert_allclose(half, m.binomial_interval(1, 2))
+
+
+@pytest.mark.parametrize(("weight", "k", "n"), [(None, 3, 4), ([7] * 4, 3, 4), ([1, 1, 0, 0], 1, 2)])
+def test_weights_count_as_an_effective_number_of_rows(weight: Any, k: int, n: int) -> None:
+    """Equal weights leave the interval exact; weight on half of the rows counts half of them."""
+    table = m.coverage_by_group(Y, INTERVALS, ["a"] * 4, sample_weight=weight)
+    np.testing.assert_allclose(table[["coverage_lower", "coverage_upper"]].iloc[0], m.binomial_interval(k, n))
 
 
 def test_width_summary_is_pandas_describe() -> None:
@@ -200,7 +201,7 @@ def test_infinite_bounds_have_a_stated_meaning() -> None:
     assert m.size_stratified_coverage(Y, intervals, n_bins=2)["coverage"].to_list() == [1, 0.5]
 
 
-WITHOUT_WIDTHS = ("coverage_score", "coverage_interval", "coverage_gap", "worst_slab_coverage", "excess_risk")
+WITHOUT_WIDTHS = ("coverage_score", "coverage_gap", "worst_slab_coverage", "excess_risk")
 
 
 @pytest.mark.filterwarnings("ignore:.*intervals are infinite")
@@ -268,7 +269,7 @@ def test_bad_rows_are_named(name: str, y: Any, intervals: Any, message: str) -> 
         (lambda: m.interval_score(Y, INTERVALS, coverage=1), "strictly between 0 and 1, got 1$"),
         (lambda: m.coverage_gap(Y, INTERVALS, Y, coverage=float("nan")), "coverage must be .* got nan"),
         (lambda: m.excess_risk(Y, INTERVALS, Y, coverage="90%"), "coverage must be .* got '90%'"),  # type: ignore[arg-type]
-        (lambda: m.coverage_interval(Y, INTERVALS, confidence=95), "confidence must be .* did you mean 0.95?"),
+        (lambda: m.coverage_by_group(Y, INTERVALS, Y, confidence=95), "confidence must be .* did you mean 0.95?"),
         (lambda: m.worst_slab_coverage(Y, INTERVALS, Y, mass=0), "mass must be strictly between 0 and 1, got 0"),
         (lambda: m.worst_slab_coverage(Y, INTERVALS, [1, 1, 1, 1]), "X must have a column that varies"),
         (lambda: m.worst_slab_coverage(Y, INTERVALS, [1, 2]), r"X must have 4 rows.*got \(2, 1\)"),

@@ -16,7 +16,6 @@ from icqr.metrics.conditional import (
 )
 from icqr.metrics.marginal import (
     binomial_interval,
-    coverage_interval,
     coverage_score,
     coverage_width_correlation,
     hsic,
@@ -32,7 +31,6 @@ __all__ = [
     "binomial_interval",
     "coverage_by_group",
     "coverage_gap",
-    "coverage_interval",
     "coverage_score",
     "coverage_width_correlation",
     "excess_risk",

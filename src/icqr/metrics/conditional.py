@@ -28,7 +28,10 @@ def coverage_by_group(
     confidence: float = 0.95,
     sample_weight: ArrayLike | None = None,
 ) -> pd.DataFrame:
-    """Coverage in each group, with its exact interval as in :func:`coverage_interval`.
+    r"""Coverage in each group, with its exact interval (Clopper–Pearson, see :func:`binomial_interval`).
+
+    With weights the interval is approximate: a group's rows count as Kish's effective number
+    :math:`(\sum w)^2 / \sum w^2` (Korn and Graubard, 1998, *Survey Methodology* 24).
 
     Parameters
     ----------

@@ -37,26 +37,6 @@ def coverage_score(y: ArrayLike, intervals: ArrayLike, *, sample_weight: ArrayLi
     return weighted_mean(rows.covered, rows.weight)
 
 
-def coverage_interval(
-    y: ArrayLike, intervals: ArrayLike, *, confidence: float = 0.95, sample_weight: ArrayLike | None = None
-) -> tuple[float, float]:
-    r"""Exact (Clopper–Pearson) confidence interval of the true coverage.
-
-    With weights it is approximate: the rows count as Kish's effective number :math:`(\sum w)^2 / \sum w^2` (Korn and
-    Graubard, 1998, *Survey Methodology* 24).
-
-    Examples
-    --------
-    >>> low, high = coverage_interval(range(10), [[0, 8]] * 10)
-    >>> round(low, 3), round(high, 3)
-    (0.555, 0.997)
-    """
-    rows = check_rows(y, intervals, sample_weight)
-    n = len(rows.y) if rows.weight is None else float(rows.weight.sum() ** 2 / np.square(rows.weight).sum())
-    low, high = binomial_interval(weighted_mean(rows.covered, rows.weight) * n, n, confidence=confidence)
-    return float(low), float(high)
-
-
 def binomial_interval(covered: ArrayLike, n: ArrayLike, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
     """Exact confidence interval of a share, from counts (arrays are taken element by element).
 
