@@ -165,23 +165,17 @@ def number_text(value: float) -> str:
     return f"{value:.15g}" if float(f"{value:.15g}") == value else repr(float(value))
 
 
-class Step(NamedTuple):
-    """A split on the way to a node: the matrix column, the code it is split after, and on which side the node is."""
+def tree_paths(tree: DecisionTreeClassifier) -> list[tuple[tuple[int, int, bool], ...]]:
+    """Return the way to each node of a tree that was fitted on whole numbers, the root's first.
 
-    feature: int
-    code: int
-    larger: bool
-
-
-def tree_paths(tree: DecisionTreeClassifier) -> list[tuple[Step, ...]]:
-    """Return the way to each node of a tree that was fitted on whole numbers, the root's first."""
+    A step is the matrix column, the code that it is split after, and whether the node is on the side of larger codes.
+    """
     nodes = tree.tree_
-    paths: list[tuple[Step, ...]] = [()] * nodes.node_count
+    paths: list[tuple[tuple[int, int, bool], ...]] = [()] * nodes.node_count
     for node in range(nodes.node_count):  # a node's children come after it
         for child, larger in ((nodes.children_left[node], False), (nodes.children_right[node], True)):
             if child >= 0:
-                step = Step(int(nodes.feature[node]), math.floor(nodes.threshold[node]), larger)
-                paths[child] = (*paths[node], step)
+                paths[child] = (*paths[node], (int(nodes.feature[node]), math.floor(nodes.threshold[node]), larger))
     return paths
 
 
@@ -271,7 +265,7 @@ class _GroupFeatures:
         best = int(overlaps.argmax())
 
         conditions: list[Within | Equals] = []
-        for feature, rank, larger in sorted(tree_paths(tree)[best], key=lambda step: step.feature):
+        for feature, rank, larger in sorted(tree_paths(tree)[best], key=lambda step: step[0]):
             place, values = int(self.places[feature]), self.distinct[feature]
             if self.names[feature][1] is not None:
                 conditions.append(Equals(place, feature, negated=not larger))

@@ -139,9 +139,6 @@ class Audit(Written):
         findings = [sentence for sentence in self.findings if sentence != self.summary]
         return "Audit of prediction intervals", self.summary, findings, [numbers, self.regions[shown]], self.method
 
-    def __str__(self) -> str:
-        return "\n".join(self.findings)
-
 
 def audit(
     y: Any,

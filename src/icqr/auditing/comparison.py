@@ -84,9 +84,6 @@ class Comparison(Written):
         tables = [self.table.reset_index(), self.differences]
         return f"Methods compared with {self.reference}", self.findings[0], self.findings[1:], tables, ""
 
-    def __str__(self) -> str:
-        return "\n".join(self.findings)
-
 
 def compare(
     methods: Any,

@@ -219,6 +219,8 @@ def as_json(value: Any) -> str:
 class Written:
     """The written forms that what `audit`, `compare` and `plan` return have in common."""
 
+    findings: tuple[str, ...]
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; NaN becomes None."""
         raise NotImplementedError
@@ -226,6 +228,9 @@ class Written:
     def _contents(self) -> tuple[str, str, Sequence[str], Sequence[pd.DataFrame], str]:
         """Return what there is to read: title, summary, findings, tables, and a note that notebooks leave out."""
         raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(self.findings)
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON; infinity is the text "Infinity"."""

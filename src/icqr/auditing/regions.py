@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,10 @@ LARGEST_OVERLAP = 0.7
 N_BINS, MOST_CUTS, MOST_LEVELS = 5, 32, 20
 #: How the name of a slab across many columns begins.
 SLAB = "a slab across "
+
+
+#: A question that the tree may ask: between which of its cuts the column at a place is, or whether it has a value.
+Split: TypeAlias = tuple[int, FloatArray] | Equals
 
 
 class Region(NamedTuple):
@@ -134,27 +138,25 @@ def _distinct(
     kept: list[Region] = []
     masks: list[BoolArray] = []
 
-    def says_new(mask: BoolArray) -> bool:
-        # By its rows or, as a part of a better region, by its coverage.
-        n, share = int(mask.sum()), float(covered[mask].mean())
-        for better in masks:
-            shared, whole = int((mask & better).sum()), float(covered[better].mean())
-            noise = 2 * math.sqrt(max(whole * (1 - whole), 1 / n) / n)
-            if shared > LARGEST_OVERLAP * (n + int(better.sum()) - shared):
-                return False
-            if shared >= 0.8 * n and abs(share - whole) <= noise:
-                return False
-        return True
+    def is_known(mask: BoolArray, better: BoolArray) -> bool:
+        """Return whether a better region has the same rows or, with most of them among its own, the same coverage."""
+        n, shared = int(mask.sum()), int((mask & better).sum())
+        if shared > LARGEST_OVERLAP * (n + int(better.sum()) - shared):
+            return True
+        share = float(covered[better].mean())
+        noise = 2 * math.sqrt(max(share * (1 - share), 1 / n) / n)
+        return shared >= 0.8 * n and abs(float(covered[mask].mean()) - share) <= noise
 
     for region in regions:
         mask = region.mask(values)
-        if says_new(mask):
-            # A region may look wrong only because of rows in regions that are kept already.
-            z = _z(mask, covered, coverage)
-            rest = _z(mask & ~np.logical_or.reduce(masks), covered, coverage) if kept else math.nan
-            if not math.copysign(1.0, z) * rest < min(1.0, abs(z) - 0.5):
-                kept.append(region)
-                masks.append(mask)
+        if any(is_known(mask, better) for better in masks):
+            continue
+        # A region may look wrong only because of rows in regions that are kept already.
+        z = _z(mask, covered, coverage)
+        rest = _z(mask & ~np.logical_or.reduce(masks), covered, coverage) if kept else math.nan
+        if not math.copysign(1.0, z) * rest < min(1.0, abs(z) - 0.5):
+            kept.append(region)
+            masks.append(mask)
         if len(kept) == most:
             break
     return kept
@@ -166,14 +168,14 @@ def _distinct(
 def _proposed(columns: Sequence[Column], values: FloatArray, covered: BoolArray) -> list[Region]:
     """Propose bins of numbers, frequent values and missing values of each column; then what a tree makes of them."""
     regions = []
-    splits: list[_Cuts | Equals] = []  # the questions that the tree may ask
+    splits: list[Split] = []
     for place, column in enumerate(columns):
         known = np.sort(values[~np.isnan(values[:, place]), place])
         if column.levels is None:
             bins, cuts = _parted(place, known)
             kind = column.name if column.name.startswith("interval ") else "feature bin"
             regions += [Region((condition,), kind) for condition in bins]
-            splits += [_Cuts(place, cuts)] if len(cuts) else []
+            splits += [(place, cuts)] if len(cuts) else []
         else:
             distinct, counts = np.unique(known, return_counts=True)
             frequent = np.argsort(-counts, kind="stable")[:MOST_LEVELS]
@@ -206,38 +208,32 @@ def _parted(place: int, known: FloatArray) -> tuple[Rule, FloatArray]:
     return tuple(Within(place, low, up) for low, up in zip([-math.inf, *edges], [*edges, math.inf], strict=True)), cuts
 
 
-class _Cuts(NamedTuple):
-    """The question between which of its cuts a column is."""
-
-    place: int
-    cuts: FloatArray
-
-
 def _tree_regions(
-    columns: Sequence[Column], values: FloatArray, covered: BoolArray, splits: Sequence[_Cuts | Equals]
+    columns: Sequence[Column], values: FloatArray, covered: BoolArray, splits: Sequence[Split]
 ) -> list[Region]:
     """Propose the nodes of a tree of depth 3 that tells covered rows from missed ones, and parts of their paths."""
     if not splits or covered.all() or not covered.any():
         return []
 
-    def codes(split: _Cuts | Equals) -> FloatArray:
+    matrix = np.empty((len(covered), len(splits)))
+    for j, split in enumerate(splits):
         if isinstance(split, Equals):
-            return split.mask(values).astype(float)
-        # A missing value goes with the median; where that matters, the column "is missing" tells them apart.
-        column = values[:, split.place]
-        return np.searchsorted(split.cuts, np.where(np.isnan(column), np.nanmedian(column), column)).astype(float)
+            matrix[:, j] = split.mask(values)
+        else:
+            # A missing value goes with the median; where that matters, the column "is missing" tells them apart.
+            column = values[:, split[0]]
+            matrix[:, j] = np.searchsorted(split[1], np.where(np.isnan(column), np.nanmedian(column), column))
 
     def condition(feature: int, code: int, larger: bool) -> Within | Equals:
         split = splits[feature]
-        if isinstance(split, _Cuts):
-            cut = float(split.cuts[code])
-            return Within(split.place, cut, math.inf) if larger else Within(split.place, -math.inf, cut)
+        if not isinstance(split, Equals):
+            place, cut = split[0], float(split[1][code])
+            return Within(place, cut, math.inf) if larger else Within(place, -math.inf, cut)
         levels, column = columns[split.place].levels or (), values[:, split.place]
         if not larger and len(levels) == 2 and not np.isnan(column).any():
             return Equals(split.place, 1.0 - split.value)  # the other of two values
         return split._replace(negated=not larger)
 
-    matrix = np.column_stack([codes(split) for split in splits])
     smallest = max(FEWEST_ROWS, len(covered) // 50)
     tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=smallest, random_state=0).fit(matrix, covered)
     parts: dict[Rule, None] = {}
