@@ -176,10 +176,7 @@ def smallest_size(coverage: float, precision: float, confidence: float) -> int:
         _, high = _beta_band(min(exact + 1, n + 0.5), n, confidence)
         return bool(low >= coverage - precision and high <= coverage + precision)
 
-    end = least = rows_needed(coverage)
-    while not is_enough(end):
-        end *= 2
-    end = max(bisect_left(range(end), True, lo=end // 2, key=is_enough), least)
+    end = bisect_left(range(10**12), True, lo=rows_needed(coverage), key=is_enough)
 
     # Downwards in blocks, to the last number of rows whose band reaches too far (or that is too small for a band).
     while end > 0:
