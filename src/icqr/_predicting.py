@@ -377,10 +377,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         # Raise now what encoding the rows would raise after the model is fitted: text among numbers, infinity. All rows
         # are looked at as they came, so that an error names the right one.
-        Encoder(bare(self.estimator), rows.X)
-        if calibration is not train:
+        encoder = Encoder(bare(self.estimator), rows.X)
+        if X_calibration is not None:
             with naming("calibration rows"):
-                Encoder(bare(self.estimator), train.X).encode(calibration.X)
+                encoder.encode(calibration.X)
         params = self._route(fit_params, len(rows))
         self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
         return Prepared(train, calibration, _check_method_params(rows.X, params, indices=train.index), seeds)
