@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state, get_tags
@@ -118,11 +118,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     # -- Predicting --------------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the median (`Naive`: the regressor's own prediction), within y's limits if they are given."""
         return np.clip(self.predict_quantiles(X)[:, 1], self.conformity_.y_min, self.conformity_.y_max)
 
-    def predict_interval(self, X: Any, coverage: Coverages = None) -> FloatArray:
+    def predict_interval(self, X: ArrayLike, coverage: Coverages = None) -> FloatArray:
         """Predict intervals.
 
         Parameters
@@ -151,7 +151,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 intervals[place, block] = self.conformity_.intervals(bounds, table[groups[block]])
         return np.moveaxis(intervals, 0, 2) if is_list(coverage) else intervals[0]
 
-    def explain(self, X: Any, coverage: float | None = None) -> pd.DataFrame:
+    def explain(self, X: ArrayLike, coverage: float | None = None) -> pd.DataFrame:
         """Say for each row how its interval came about and what is promised.
 
         Parameters
@@ -194,7 +194,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             columns[str(name)] = values.array.take(groups % len(values))
         return pd.DataFrame({name: columns[name] for name in EXPLAINED}, index=index)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the negative mean interval score (larger is better); for one side, the negative pinball loss."""
         intervals = self.predict_interval(X)
         target = check_target(y, len(intervals))
@@ -224,14 +224,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             self.described_ = self.described_()
         return self.described_
 
-    def group_shift(self, X: Any) -> GroupShift:
+    def group_shift(self, X: ArrayLike) -> GroupShift:
         """Compare the groups' shares among new rows with those among the calibration rows."""
         groups = self.assign(X)
         return group_shift(self.calibration_.sizes, groups)
 
     # -- The three doors, and calibration through them ---------------------------------------------------------------
 
-    def predict_quantiles(self, X: Any) -> FloatArray:
+    def predict_quantiles(self, X: ArrayLike) -> FloatArray:
         """Return (n, 3) raw bounds: lower, median, upper, as they are before calibration.
 
         A side that is not asked for is infinite; `Naive` has its prediction three times.
@@ -240,12 +240,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         X = self._check_table(X)
         return np.concatenate([self._bounds(take_rows(X, block))[0] for block in blocks(len(X))])
 
-    def assign(self, X: Any) -> IntArray:
+    def assign(self, X: ArrayLike) -> IntArray:
         """Return the group of each row; -1 for rows of no known group."""
         check_is_calibrated(self)
         return self._groups_of(self._check_table(X))
 
-    def conformity_scores(self, X: Any, y: Any) -> tuple[IntArray, FloatArray]:
+    def conformity_scores(self, X: ArrayLike, y: ArrayLike) -> tuple[IntArray, FloatArray]:
         """Return each labelled row's group, and its (n, 1) scores: (n, 2) with one offset per side.
 
         `Calibration.from_scores` makes a calibration of them, and `with_calibration` puts it in place.
@@ -262,7 +262,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.n_crossed_ = {where: n for where, n in self.n_crossed_.items() if where != "calibration"}  # not known
         return self
 
-    def calibrate(self, X: Any, y: Any) -> Self:
+    def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Replace the calibration by fresh rows; model, groups and y's limits stay as they are.
 
         Parameters
@@ -331,7 +331,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     # -- What fit begins with ----------------------------------------------------------------------------------------
 
     def _prepare(
-        self, X: Any, y: Any, X_calibration: Any, y_calibration: Any, fit_params: dict[str, Any], calibrates: str
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_calibration: ArrayLike | None,
+        y_calibration: ArrayLike | None,
+        fit_params: dict[str, Any],
+        calibrates: str,
     ) -> Prepared:
         """Check every parameter and row before any work, and split the rows.
 
@@ -412,7 +418,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 f"estimator must be a regressor, for example HistGradientBoostingRegressor(), got {inner!r}"
             )
 
-    def _check_table(self, X: Any, reset: bool = False) -> Table:
+    def _check_table(self, X: ArrayLike, reset: bool = False) -> Table:
         table = as_table(X)
         if not reset:
             if isinstance(table, pd.DataFrame):
@@ -426,7 +432,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             self.columns_ = table.columns if isinstance(table, pd.DataFrame) else None
         return align(table, self.columns_)
 
-    def _check_rows(self, X: Any, y: Any, reset: bool = False) -> Rows:
+    def _check_rows(self, X: ArrayLike, y: ArrayLike | None, reset: bool = False) -> Rows:
         X = self._check_table(X, reset)
         target = check_target(y, len(X), (self.conformity_.y_min, self.conformity_.y_max))
         return Rows(X, target, np.arange(len(X)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import column_or_1d
 
@@ -69,7 +69,7 @@ def naming(where: str) -> Iterator[None]:
         raise kind(f"{where}: {error}") from error
 
 
-def check_target(y: Any, n_rows: int, limits: tuple[float, float] = (-math.inf, math.inf)) -> FloatArray:
+def check_target(y: ArrayLike | None, n_rows: int, limits: tuple[float, float] = (-math.inf, math.inf)) -> FloatArray:
     """Return y as a 1-D array of finite floats within the limits, or say which row is wrong.
 
     Rows of X and y belong together by position; a pandas index plays no part.
@@ -119,7 +119,7 @@ def _numbers_of_objects(values: NDArray[Any]) -> FloatArray:
         raise ValueError(f"y must hold numbers: {error}. Convert it first, for example by pd.to_numeric.") from error
 
 
-def target_name(y: Any) -> str | None:
+def target_name(y: object) -> str | None:
     """Return the target's name: that of a pandas or polars column."""
     name = getattr(y, "name", None)
     return None if name is None else str(name)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
@@ -84,7 +85,7 @@ class Naive(IntervalRegressor):
         y_min: float | None = None,
         y_max: float | None = None,
         calibration_size: float = 1 / 3,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
@@ -96,7 +97,14 @@ class Naive(IntervalRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, X_calibration: Any = None, y_calibration: Any = None, **fit_params: Any) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_calibration: ArrayLike | None = None,
+        y_calibration: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the model and calibrate.
 
         Parameters
@@ -163,7 +171,7 @@ class QR(IntervalRegressor):
         side: str = "both",
         y_min: float | None = None,
         y_max: float | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
@@ -174,7 +182,7 @@ class QR(IntervalRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the quantile model on all rows; `fit_params` go to the estimator's own fit."""
         calibration = [fit_params.pop(name, None) for name in ("X_calibration", "y_calibration")]
         if any(rows is not None for rows in calibration):
@@ -185,7 +193,7 @@ class QR(IntervalRegressor):
         self.calibration_ = NoCalibration.of(self.conformity_, self.coverage_, NOT_CALIBRATED)
         return self
 
-    def calibrate(self, X: Any, y: Any) -> Self:
+    def calibrate(self, X: object, y: object) -> Self:
         """Refuse: quantile regression has no calibration."""
         raise ValueError(NO_CALIBRATION)
 
@@ -244,7 +252,7 @@ class CQR(IntervalRegressor):
         y_min: float | None = None,
         y_max: float | None = None,
         calibration_size: float = 1 / 3,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
@@ -258,7 +266,14 @@ class CQR(IntervalRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, X_calibration: Any = None, y_calibration: Any = None, **fit_params: Any) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_calibration: ArrayLike | None = None,
+        y_calibration: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the model and calibrate.
 
         Parameters
@@ -371,7 +386,7 @@ class ICQR(IntervalRegressor):
         importance: PermutationImportance | None = None,
         small_groups: str = "pooled",
         calibration_size: float = 1 / 3,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
@@ -406,7 +421,14 @@ class ICQR(IntervalRegressor):
         partition = KMeansPartition(clusterer=KMeans(n_init=10), merge=False, data="calibration")
         return cls(estimator, coverage, **{"importance": importance, "partition": partition, **parameters})
 
-    def fit(self, X: Any, y: Any, X_calibration: Any = None, y_calibration: Any = None, **fit_params: Any) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_calibration: ArrayLike | None = None,
+        y_calibration: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the model, learn the groups and calibrate.
 
         Parameters
