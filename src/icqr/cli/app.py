@@ -14,7 +14,7 @@ import typer
 import icqr
 from icqr.cli import options
 from icqr.cli.console import note, progress, say, say_sheet, tell, warnings_as_lines
-from icqr.cli.options import TextFormat, is_dask, option
+from icqr.cli.options import option, unbundled
 
 app = typer.Typer(
     name="icqr",
@@ -71,7 +71,8 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., Non
         paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         epilog = "\n".join(["Examples:", *(f"  {example}" for example in examples)])
-        return app.command(help=text, epilog=epilog)(function)
+        app.command(function.__name__, help=text, epilog=epilog)(unbundled(function))
+        return function
 
     return register
 
@@ -88,23 +89,10 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., Non
 )
 def compare(
     data: options.DataOrNothing = None,
-    target: options.Target = None,
-    drop_missing: options.DropMissing = False,
-    ignore: options.Ignore = None,
-    coverage: options.Coverage = 0.9,
-    model: options.Model = "hist",
-    groups: options.Groups = None,
-    partition: options.Partition = None,
-    small_groups: options.SmallGroupsPolicy = "pooled",
-    y_min: options.YMin = None,
-    y_max: options.YMax = None,
-    seed: options.Seed = 0,
-    jobs: options.Jobs = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    dates: options.Dates = None,
-    no_header: options.NoHeader = False,
+    *,
+    rows: options.TrainingRows,
+    method: options.Method,
+    text_format: options.TextFormat,
     report: Annotated[
         str | None,
         option("FILE", "The report, HTML. Without this option: report.html; with --json, none."),
@@ -117,24 +105,12 @@ def compare(
     methods are compared (the paper's split, drawn at random). The recommended setting (see icqr fit --recommended) has
     the same rows and fits its own model, which takes several times as long. Without DATA, built-in data are used.
     """
-    text_format = TextFormat(encoding, decimal, thousands, dates, no_header)
-    from icqr._libraries import seeded
     from icqr.auditing.findings import as_json
     from icqr.cli import judging, models
     from icqr.cli.reading import read_rows
 
     report = "report.html" if report is None and not json else report
-    estimator = seeded(models.make_model(model), seed)
-    method = icqr.ICQR(
-        estimator,
-        coverage=coverage,
-        partition=models.make_partition(groups, partition),
-        small_groups=small_groups,
-        y_min=y_min,
-        y_max=y_max,
-        random_state=seed,
-        n_jobs=jobs,
-    )
+    unfitted = models.make_method(method)
     judging.check_report(report)
     with progress() as show:
         show("Reading the data")
@@ -144,9 +120,9 @@ def compare(
             X, y = make_heteroscedastic(_BUILT_IN, random_state=0, return_X_y=True)
             described = f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)"
         else:
-            described, X, y = read_rows(data, target, ignore or [], drop_missing, text_format)
-        models.check_features(X, groups, model, estimator)
-        comparison, summary = judging.compare_methods(method, X, y, groups, described, model, report, show)
+            described, X, y = read_rows(data, rows, text_format)
+        models.check_features(X, method, unfitted)
+        comparison, summary = judging.compare_methods(unfitted, method, X, y, described, report, show)
     if json:
         typer.echo(as_json(summary))
     else:
@@ -164,11 +140,9 @@ def compare(
 def fit(
     data: options.Data,
     out: Annotated[str, option("FILE", "The model's file; its name ends in .icqr.")],
-    target: options.Target = None,
-    drop_missing: options.DropMissing = False,
-    ignore: options.Ignore = None,
-    coverage: options.Coverage = 0.9,
-    model: options.Model = "hist",
+    *,
+    rows: options.TrainingRows,
+    method: options.Method,
     recommended: Annotated[
         bool,
         typer.Option(
@@ -177,54 +151,31 @@ def fit(
             "times as long.",
         ),
     ] = False,
-    groups: options.Groups = None,
-    partition: options.Partition = None,
-    small_groups: options.SmallGroupsPolicy = "pooled",
-    y_min: options.YMin = None,
-    y_max: options.YMax = None,
-    seed: options.Seed = 0,
-    jobs: options.Jobs = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    dates: options.Dates = None,
-    no_header: options.NoHeader = False,
-    engine: options.Engine = "local",
-    scheduler: options.Scheduler = None,
+    text_format: options.TextFormat,
+    engine: options.Engine,
 ) -> None:
     """Fit ICQR and keep it in a file.
 
     A third of the rows, drawn at random, is set aside for calibration.
     """
-    text_format = TextFormat(encoding, decimal, thousands, dates, no_header)
-    on_dask = is_dask(engine, scheduler, text_format)
+    on_dask = engine.is_dask(text_format)
     from icqr.cli import models
 
     models.check_destination(out, "--out", [".icqr"])
-    estimator = models.make_model(model)
-    method = icqr.ICQR(
-        icqr.ResidualQuantiles(estimator) if recommended else estimator,
-        coverage=coverage,
-        partition=models.make_partition(groups, partition, recommended),
-        small_groups=small_groups,
-        y_min=y_min,
-        y_max=y_max,
-        random_state=seed,
-        n_jobs=jobs,
-    )
+    unfitted = models.make_method(method, recommended)
     with progress() as show:
         if on_dask:
             from icqr.cli.on_dask import fit_on_dask
 
-            described, fitted = fit_on_dask(data, target, ignore or [], drop_missing, model, method, scheduler, show)
+            described, fitted = fit_on_dask(data, rows, unfitted, method.model, engine.scheduler, show)
         else:
             from icqr.cli.reading import read_rows
 
             show("Reading the data")
-            described, X, y = read_rows(data, target, ignore or [], drop_missing, text_format)
-            models.check_features(X, groups, model, estimator)
-            show(f"Fitting and calibrating ({model})")
-            fitted = method.fit(X, y)
+            described, X, y = read_rows(data, rows, text_format)
+            models.check_features(X, method, unfitted)
+            show(f"Fitting and calibrating ({method.model})")
+            fitted = unfitted.fit(X, y)
         show("Writing the model")
         icqr.save(fitted, out)
     say(f"Data: {described}.")
@@ -260,24 +211,20 @@ def predict(
     keep: Annotated[
         list[str] | None, option("COL", "Copy a column of DATA, for example an id; may be repeated.")
     ] = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    dates: options.Dates = None,
-    no_header: options.NoHeader = False,
-    engine: options.Engine = "local",
-    scheduler: options.Scheduler = None,
+    *,
+    text_format: options.TextFormat,
+    engine: options.Engine,
 ) -> None:
     """Predict intervals: lower, median, upper, group and promised coverage, a row for each row of DATA, in its order.
 
     Columns that the model does not use are ignored, the target among them.
     """
-    text_format, kept = TextFormat(encoding, decimal, thousands, dates, no_header), keep or []
-    if is_dask(engine, scheduler, text_format):
+    kept = keep or []
+    if engine.is_dask(text_format):
         from icqr.cli.on_dask import predict_on_dask
 
         with progress() as show:
-            words = predict_on_dask(model, data, out, coverage, explain, kept, scheduler, show)
+            words = predict_on_dask(model, data, out, coverage, explain, kept, engine.scheduler, show)
         say(words)
         return
     import pandas as pd
@@ -315,11 +262,8 @@ def recalibrate(
     target: options.Target = None,
     out: Annotated[str | None, option("FILE", "Another file. Without this option MODEL is replaced.")] = None,
     drop_missing: options.DropMissing = False,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    dates: options.Dates = None,
-    no_header: options.NoHeader = False,
+    *,
+    text_format: options.TextFormat,
 ) -> None:
     """Calibrate a model with fresh rows; its quantile model and groups stay as they are.
 
@@ -329,7 +273,6 @@ def recalibrate(
     from icqr.cli.columns import check_column, check_numbers
     from icqr.cli.reading import read_data
 
-    text_format = TextFormat(encoding, decimal, thousands, dates, no_header)
     out = model if out is None else out
     models.check_destination(out, "--out", [".icqr"])
     with progress() as show:
@@ -372,21 +315,16 @@ def audit(
     json: options.AsJson = False,
     seed: options.Seed = 0,
     drop_missing: options.DropMissing = False,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    dates: options.Dates = None,
-    no_header: options.NoHeader = False,
-    engine: options.Engine = "local",
-    scheduler: options.Scheduler = None,
+    *,
+    text_format: options.TextFormat,
+    engine: options.Engine,
 ) -> None:
     """Say where the intervals of any library hold and where they do not.
 
     The other columns of DATA are searched for regions in which the promise fails; rows must be ones that the intervals'
     model has not seen.
     """
-    text_format = TextFormat(encoding, decimal, thousands, dates, no_header)
-    on_dask = is_dask(engine, scheduler, text_format)
+    on_dask = engine.is_dask(text_format)
     from icqr.auditing.findings import as_json
     from icqr.cli import judging
 
@@ -397,7 +335,7 @@ def audit(
         if on_dask:
             from icqr.cli.on_dask import sample_intervals
 
-            described, rows, counted = sample_intervals(data, columns, groups, drop_missing, scheduler, show)
+            described, rows, counted = sample_intervals(data, columns, groups, drop_missing, engine.scheduler, show)
         else:
             from icqr.cli.columns import check_numbers
             from icqr.cli.reading import read_data

@@ -15,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
 from icqr import CQR, ICQR, QR, Naive, QuantileModel, ResidualQuantiles
+from icqr._libraries import seeded
 from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
 from icqr._rows import check_target
@@ -25,7 +26,7 @@ from icqr.calibration import quantile_levels
 from icqr.cli.columns import check_column
 from icqr.cli.console import Show, listed_names, note, say, say_sheet
 from icqr.cli.models import LIBRARIES, PREDICTED, check_destination
-from icqr.cli.options import ModelName
+from icqr.cli.options import Method
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
 
@@ -63,23 +64,24 @@ class _SharedMedian(_SharedBounds):
 
 def compare_methods(
     method: ICQR,
+    options: Method,
     X: pd.DataFrame,
     y: pd.Series[Any],
-    groups: str | None,
     described: str,
-    model: ModelName,
     report_path: str | None,
     show: Show,
 ) -> tuple[Comparison, dict[str, Any]]:
     """Fit ICQR and four others on the same rows, compare them on others and write the report; return a summary, too."""
-    y_min, y_max, seed = method.y_min, method.y_max, method.random_state
-    check_target(y, len(y), (-math.inf if y_min is None else y_min, math.inf if y_max is None else y_max))
+    seed, model = options.seed, options.model
+    method.set_params(estimator=seeded(method.estimator, seed))  # the methods that share its bounds don't seed it
+    lowest = -math.inf if options.y_min is None else options.y_min
+    check_target(y, len(y), (lowest, math.inf if options.y_max is None else options.y_max))
     # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=seed)
     X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=seed)
     methods, seconds = _fit_methods(method, X_train, y_train, X_cal, y_cal, show)
     show("Checking the five methods")
-    comparison = compare(methods, X_test, y_test, groups=groups, random_state=seed)
+    comparison = compare(methods, X_test, y_test, groups=options.groups, random_state=seed)
 
     show("Putting the results together")
     library = LIBRARIES[model][0]

@@ -13,7 +13,7 @@ import pandas as pd
 import typer
 from sklearn.utils import get_tags
 
-from icqr import GroupPartition, KMeansPartition, WholePartition, load
+from icqr import ICQR, GroupPartition, KMeansPartition, ResidualQuantiles, WholePartition, load
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
@@ -21,7 +21,7 @@ from icqr.auditing.findings import as_json, promise, records
 from icqr.cli.columns import check_column
 from icqr.cli.console import listed_names, note, say, say_sheet
 from icqr.cli.notes import notes_on_categories
-from icqr.cli.options import ModelName
+from icqr.cli.options import Method, ModelName
 from icqr.cli.reading import UserTable
 from icqr.reporting.origins import model_facts, selections, two_stages
 from icqr.reporting.report_tables import tables_of
@@ -56,31 +56,42 @@ def make_model(name: ModelName) -> Any:
     return getattr(importlib.import_module(module), class_name)(**parameters)
 
 
-def make_partition(groups: str | None, partition: str | None, recommended: bool = False) -> Any:
-    """Return the partition that options ask for; options that contradict each other are a wrong use."""
-    options = {"--recommended": recommended, "--groups": groups, "--partition": partition}
-    given = [option for option, value in options.items() if value]
-    if len(given) > 1:
-        why = "the recommended setting chooses the groups" if recommended else "groups of your own are the partition"
-        raise typer.BadParameter(f"{given[0]} and {given[1]} can't both be given: {why}")
-    if recommended:
-        return "auto"
-    if groups is not None:
-        return GroupPartition(groups)
-    return WholePartition() if partition == "whole" else KMeansPartition()
+def make_method(options: Method, recommended: bool = False) -> ICQR:
+    """Return the ICQR that options ask for, unfitted; options that contradict each other are a wrong use."""
+    contradiction = "--groups" if options.groups else "--partition" if options.partition else None
+    if recommended and contradiction:
+        why = "the recommended setting chooses the groups"
+        raise typer.BadParameter(f"--recommended and {contradiction} can't both be given: {why}")
+    partition: Any = WholePartition() if options.partition == "whole" else KMeansPartition()
+    if options.groups is not None:
+        partition = GroupPartition(options.groups)
+    estimator = make_model(options.model)
+    return ICQR(
+        ResidualQuantiles(estimator) if recommended else estimator,
+        coverage=options.coverage,
+        partition="auto" if recommended else partition,
+        small_groups=options.small_groups,
+        y_min=options.y_min,
+        y_max=options.y_max,
+        random_state=options.seed,
+        n_jobs=options.jobs,
+    )
 
 
-def check_features(X: pd.DataFrame, groups: str | None, model: ModelName, estimator: Any) -> None:
+def check_features(X: pd.DataFrame, options: Method, method: ICQR) -> None:
     """Raise if the column of the groups is not there, or if numbers are missing that the model needs."""
-    if groups is not None:
-        check_column(X.columns, groups, "--groups")
+    if options.groups is not None:
+        check_column(X.columns, options.groups, "--groups")
     # Of a column without any value the library makes zeros.
     gaps = X.select_dtypes(include=["number"]).dropna(axis=1, how="all").isna().sum()
+    estimator = method.estimator
+    if isinstance(estimator, ResidualQuantiles):
+        estimator = estimator.estimator
     if gaps.any() and not get_tags(estimator).input_tags.allow_nan:
         column = gaps.index[gaps > 0][0]
         raise ValueError(
-            f"--model {model} takes no missing values, and column {column!r} has {gaps[column]:,}; use --model hist, "
-            "which does, or fill them in"
+            f"--model {options.model} takes no missing values, and column {column!r} has {gaps[column]:,}; use --model "
+            "hist, which does, or fill them in"
         )
 
 

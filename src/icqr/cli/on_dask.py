@@ -6,7 +6,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from icqr._predicting import IntervalRegressor
 from icqr.cli.columns import as_series, check_column, check_gaps, is_text
 from icqr.cli.console import Show, listed_names, note
 from icqr.cli.models import chosen_columns, columns_to_read, features_of, load_model, predicted_words
-from icqr.cli.options import ModelName, TextFormat
+from icqr.cli.options import ModelName, TextFormat, TrainingRows
 from icqr.cli.reading import UserTable, is_written_index, target_of
 from icqr.dask import (
     ICQR,
@@ -52,14 +52,7 @@ _MOST_GROUPS = 20  # named
 
 
 def fit_on_dask(
-    data: str,
-    target: str | None,
-    ignore: Sequence[str],
-    drop_missing: bool,
-    model: ModelName,
-    method: IntervalRegressor,
-    scheduler: str | None,
-    show: Show,
+    data: str, rows: TrainingRows, method: IntervalRegressor, model: ModelName, scheduler: str | None, show: Show
 ) -> tuple[str, Any]:
     """Return what the rows are, in words, and ICQR with the parameters of `method`, fitted on them with Dask."""
     parameters = method.get_params(deep=False)
@@ -70,9 +63,9 @@ def fit_on_dask(
         parameters |= {"estimator": getattr(importlib.import_module(module), name)()}
 
     with _cluster(scheduler, show):
-        table, blocks, n_rows = _open_blocks(data, ignore=ignore)
-        target = target_of(table, target, ignore)
-        blocks, n_rows = _check_numbers(table, blocks, n_rows, {"--target": target}, drop_missing)
+        table, blocks, n_rows = _open_blocks(data, ignore=rows.ignore or ())
+        target = target_of(table, rows)
+        blocks, n_rows = _check_numbers(table, blocks, n_rows, {"--target": target}, rows.drop_missing)
         features = [name for name in table.frame.columns if name != target]
         if isinstance(parameters["partition"], GroupPartition):
             check_column(features, parameters["partition"].by, "--groups")

@@ -1,9 +1,14 @@
-"""The options that several commands share, with their help. Only typer is imported here: help must be quick."""
+"""The options that several commands share, with their help. Only typer is imported here: help must be quick.
+
+Options that go together are the fields of a bundle: a new one is a field, and every command with the bundle has it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import typer
 
@@ -30,20 +35,6 @@ def check_coverage(coverage: float | None) -> float | None:
     return coverage
 
 
-def _check_ignored(context: typer.Context, ignore: list[str] | None) -> list[str] | None:
-    target = context.params["target"]  # eager options are read first
-    if target is not None and target in (ignore or []):
-        raise typer.BadParameter(f"--ignore and --target can't both be {target!r}")
-    return ignore
-
-
-def _check_limits(context: typer.Context, y_max: float | None) -> float | None:
-    y_min = context.params["y_min"]
-    if y_min is not None and y_max is not None and not y_min < y_max:
-        raise typer.BadParameter(f"--y-min must be less than --y-max, got {y_min:g} and {y_max:g}")
-    return y_max
-
-
 def _check_jobs(jobs: int | None) -> int | None:
     if jobs == 0:
         raise typer.BadParameter("must be 1 or more, or -1 for one per core, got 0")
@@ -59,71 +50,87 @@ DataOrNothing = Annotated[str | None, typer.Argument(metavar="DATA", help=_DATA_
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model's file, written by icqr fit.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and sentences.")]
 
-# -- Which rows and columns --------------------------------------------------------------------------------
-
-Target = Annotated[str | None, option("COL", "The column to predict. A known data set has its own.", is_eager=True)]
+Target = Annotated[str | None, option("COL", "The column to predict. A known data set has its own.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
-Ignore = Annotated[
-    list[str] | None,
-    option("COL", "Leave a column out, for example an id; may be repeated.", callback=_check_ignored),
-]
-
-# -- Which intervals ---------------------------------------------------------------------------------------
-
 Coverage = Annotated[float, option("SHARE", "How often an interval should hold.", callback=check_coverage)]
-Model = Annotated[ModelName, typer.Option(help="The quantile model.")]
-Groups = Annotated[str | None, option("COL", "Groups of your own: a column whose values they are (Mondrian).")]
-Partition = Annotated[
-    Literal["kmeans", "whole"] | None,
-    typer.Option(help="Clusters of similar rows (kmeans, the default), or one group (whole)."),
-]
-SmallGroupsPolicy = Annotated[
-    SmallGroups,
-    typer.Option(
-        help="What a group with too few calibration rows gets: the correction of all rows (or its own largest error), "
-        "without a promise (pooled); an endless interval, which keeps it (infinite); or an error."
-    ),
-]
-YMin = Annotated[
-    float | None,
-    option("NUMBER", "The target is never less, for example 0 for prices; intervals are cut there.", is_eager=True),
-]
-YMax = Annotated[
-    float | None, option("NUMBER", "The target is never more; intervals are cut there.", callback=_check_limits)
-]
 Seed = Annotated[int, option("N", "Of everything random.", min=0)]
-Jobs = Annotated[
-    int | None,
-    option("N", "Tasks run at the same time, -1 for one per core.", callback=_check_jobs),
-]
 
-# -- How a CSV file is written -----------------------------------------------------------------------------
+# -- Bundles: options that go together, and are one parameter of a command -----------------------------------
 
-Encoding = Annotated[str | None, option("NAME", "Of a CSV file that is not UTF-8, for example latin-1.")]
-Decimal = Annotated[Literal[".", ","] | None, typer.Option(help="The decimal sign in a CSV file: a point, or a comma.")]
-Thousands = Annotated[
-    Literal[",", ".", "'", " "] | None,
-    typer.Option(help="The sign between thousands in a CSV file, as the comma in 1,250."),
-]
-Dates = Annotated[
-    str | None,
-    option("FORMAT", "How dates are written, for example %d.%m.%Y; those like 2024-12-31 need no format."),
-]
-NoHeader = Annotated[
-    bool,
-    typer.Option("--no-header", help="The first line of a CSV file is a row; its columns are 'column 1' and so on."),
-]
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Which rows and columns of DATA to learn from."""
+
+    target: Target = None
+    drop_missing: DropMissing = False
+    ignore: Annotated[list[str] | None, option("COL", "Leave a column out, for example an id; may be repeated.")] = None
+
+    def __post_init__(self) -> None:
+        if self.target is not None and self.target in (self.ignore or []):
+            raise typer.BadParameter(f"--ignore and --target can't both be {self.target!r}")
+
+
+@dataclass(frozen=True)
+class Method:
+    """Which intervals to make, from which quantile model."""
+
+    coverage: Coverage = 0.9
+    model: Annotated[ModelName, typer.Option(help="The quantile model.")] = "hist"
+    groups: Annotated[str | None, option("COL", "Groups of your own: a column whose values they are (Mondrian).")] = (
+        None
+    )
+    partition: Annotated[
+        Literal["kmeans", "whole"] | None,
+        typer.Option(help="Clusters of similar rows (kmeans, the default), or one group (whole)."),
+    ] = None
+    small_groups: Annotated[
+        SmallGroups,
+        typer.Option(
+            help="What a group with too few calibration rows gets: the correction of all rows (or its own largest "
+            "error), without a promise (pooled); an endless interval, which keeps it (infinite); or an error."
+        ),
+    ] = "pooled"
+    y_min: Annotated[
+        float | None, option("NUMBER", "The target is never less, for example 0 for prices; intervals are cut there.")
+    ] = None
+    y_max: Annotated[float | None, option("NUMBER", "The target is never more; intervals are cut there.")] = None
+    seed: Seed = 0
+    jobs: Annotated[
+        int | None, option("N", "Tasks run at the same time, -1 for one per core.", callback=_check_jobs)
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.y_min is not None and self.y_max is not None and not self.y_min < self.y_max:
+            raise typer.BadParameter(f"--y-min must be less than --y-max, got {self.y_min:g} and {self.y_max:g}")
+        if self.groups and self.partition:
+            raise typer.BadParameter(
+                "--groups and --partition can't both be given: groups of your own are the partition"
+            )
 
 
 @dataclass(frozen=True)
 class TextFormat:
     """How a CSV file is written, as far as the user says; `None` is as by default."""
 
-    encoding: str | None = None
-    decimal: Literal[".", ","] | None = None
-    thousands: Literal[",", ".", "'", " "] | None = None
-    dates: str | None = None
-    no_header: bool = False
+    encoding: Annotated[str | None, option("NAME", "Of a CSV file that is not UTF-8, for example latin-1.")] = None
+    decimal: Annotated[
+        Literal[".", ","] | None, typer.Option(help="The decimal sign in a CSV file: a point, or a comma.")
+    ] = None
+    thousands: Annotated[
+        Literal[",", ".", "'", " "] | None,
+        typer.Option(help="The sign between thousands in a CSV file, as the comma in 1,250."),
+    ] = None
+    dates: Annotated[
+        str | None,
+        option("FORMAT", "How dates are written, for example %d.%m.%Y; those like 2024-12-31 need no format."),
+    ] = None
+    no_header: Annotated[
+        bool,
+        typer.Option(
+            "--no-header", help="The first line of a CSV file is a row; its columns are 'column 1' and so on."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if self.thousands is not None and self.thousands == self.decimal:
@@ -137,34 +144,55 @@ class TextFormat:
         return self.decimal or ("," if self.thousands == "." else ".")
 
 
-# -- What does the work ------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Engine:
+    """What does the work."""
 
-Engine = Annotated[
-    Literal["local", "dask"],
-    typer.Option(
-        help="What does the work: local, or dask for Parquet files larger than memory, DATA then being a pattern in "
-        "quotation marks or a folder."
-    ),
-]
-Scheduler = Annotated[
-    str | None,
-    option(
-        "ADDRESS",
-        "Of a Dask cluster, for example tcp://10.0.0.5:8786. Without this option: one worker per core, here.",
-    ),
-]
+    engine: Annotated[
+        Literal["local", "dask"],
+        typer.Option(
+            help="What does the work: local, or dask for Parquet files larger than memory, DATA then being a pattern "
+            "in quotation marks or a folder."
+        ),
+    ] = "local"
+    scheduler: Annotated[
+        str | None,
+        option(
+            "ADDRESS",
+            "Of a Dask cluster, for example tcp://10.0.0.5:8786. Without this option: one worker per core, here.",
+        ),
+    ] = None
+
+    def is_dask(self, text_format: TextFormat) -> bool:
+        """Tell whether Dask does the work; options that then mean nothing are a wrong use of the command."""
+        if self.engine == "local":
+            if self.scheduler is not None:
+                raise typer.BadParameter("--scheduler is for --engine dask")
+            return False
+        if text_format != TextFormat():
+            raise typer.BadParameter(
+                "--encoding, --decimal, --thousands, --dates and --no-header are for CSV; --engine dask reads Parquet"
+            )
+        for module in ("dask.dataframe", "distributed"):
+            imported(module, "--engine dask needs", "icqr[dask]")
+        return True
 
 
-def is_dask(engine: str, scheduler: str | None, text_format: TextFormat) -> bool:
-    """Tell whether Dask does the work; options that then mean nothing are a wrong use of the command."""
-    if engine != "dask":
-        if scheduler is not None:
-            raise typer.BadParameter("--scheduler is for --engine dask")
-        return False
-    if text_format != TextFormat():
-        raise typer.BadParameter(
-            "--encoding, --decimal, --thousands, --dates and --no-header are for CSV; --engine dask reads Parquet"
-        )
-    for module in ("dask.dataframe", "distributed"):
-        imported(module, "--engine dask needs", "icqr[dask]")
-    return True
+def unbundled(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameters are those of its bundles one by one, as typer needs them."""
+    hints = get_type_hints(command, include_extras=True)
+    bundles: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        bundle = bundles.get(parameter.name)
+        members = [parameter] if bundle is None else signature(bundle).parameters.values()
+        kinds = get_type_hints(bundle or command, include_extras=True)
+        parameters += [part.replace(annotation=kinds[part.name], kind=Parameter.KEYWORD_ONLY) for part in members]
+
+    def run(**values: Any) -> None:
+        for name, bundle in bundles.items():
+            values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
+        command(**values)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return run

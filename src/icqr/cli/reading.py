@@ -22,7 +22,7 @@ import pandas as pd
 from icqr.cli.columns import as_series, as_written, check_column, check_numbers, parsed, with_gaps
 from icqr.cli.console import did_you_mean, listed_names, note
 from icqr.cli.notes import notes_on_points, notes_on_rows
-from icqr.cli.options import TextFormat
+from icqr.cli.options import TextFormat, TrainingRows
 
 # After `columns`, which says how to install it.
 import pyarrow as pa  # isort: skip
@@ -70,13 +70,11 @@ class UserTable:
         return [*map(str, self.frame.columns), *self.unused]
 
 
-def read_rows(
-    data: str, target: str | None, ignore: Sequence[str], drop_missing: bool, text_format: TextFormat
-) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
+def read_rows(data: str, rows: TrainingRows, text_format: TextFormat) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
     """Return what the rows are, in words, their features and their target; tell the user what is odd about them."""
-    table = read_data(data, text_format, ignore=ignore)
-    target = target_of(table, target, ignore)
-    frame = check_numbers(table.frame, {"--target": target}, drop_missing)
+    table = read_data(data, text_format, ignore=rows.ignore or ())
+    target = target_of(table, rows)
+    frame = check_numbers(table.frame, {"--target": target}, rows.drop_missing)
     left_out = len(table.frame) - len(frame)
     if left_out:
         table.notes.append(f"{left_out:,} of {len(table.frame):,} rows are left out: their target is missing")
@@ -88,11 +86,11 @@ def read_rows(
     return described, X, frame[target].astype(float)
 
 
-def target_of(table: UserTable, target: str | None, ignore: Sequence[str]) -> str:
+def target_of(table: UserTable, rows: TrainingRows) -> str:
     """Return the column to predict; refuse columns to ignore that are not there."""
-    for name in ignore:
+    for name in rows.ignore or ():
         check_column(table.names, name, "--ignore")
-    target = table.target if target is None else target
+    target = table.target if rows.target is None else rows.target
     if target is None:
         columns = listed_names(table.frame.columns)
         raise ValueError(f"--target must be given with a file: the column to predict, one of {columns}")
