@@ -296,7 +296,7 @@ def test_hashes_are_those_of_the_files(name: str) -> None:
 
 
 @needs_data
-def test_bunch_and_arrays() -> None:
+def test_bunch_and_pair() -> None:
     bunch = datasets.fetch_concrete()
     assert isinstance(bunch, Bunch)
     assert bunch.frame.columns.tolist() == [*bunch.feature_names, *bunch.target_names]
@@ -305,20 +305,9 @@ def test_bunch_and_arrays() -> None:
     assert "Rows: 1030." in bunch.DESCR
     assert "archive.ics.uci.edu" in bunch.DESCR
     assert ">>>" not in bunch.DESCR
-    arrays = datasets.fetch_concrete(as_frame=False)
-    assert arrays.frame is None
-    assert arrays.data.dtype == arrays.target.dtype == np.float64
-    X, y = datasets.fetch_concrete(return_X_y=True, as_frame=False)
-    np.testing.assert_array_equal(X, bunch.data.to_numpy())
-    np.testing.assert_array_equal(y, bunch.target.to_numpy())
-
-
-@needs_data
-def test_text_columns_need_a_frame() -> None:
-    with pytest.raises(ValueError, match="cut, color, clarity hold text; keep as_frame=True"):
-        datasets.fetch_diamonds(as_frame=False)
-    with pytest.raises(ValueError, match="gender, ethnicity, stark"):
-        datasets.fetch_star(as_frame=False, return_X_y=True)
+    X, y = datasets.fetch_concrete(return_X_y=True)
+    pd.testing.assert_frame_equal(X, bunch.data)
+    pd.testing.assert_series_equal(y, bunch.target)
 
 
 @needs_data

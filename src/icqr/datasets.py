@@ -1,8 +1,8 @@
 """Data to try intervals on: public benchmark sets, and synthetic ones whose true quantiles are known.
 
-Every ``fetch_*`` takes ``return_X_y`` (``(X, y)`` instead of a Bunch), ``as_frame`` (pandas, or numpy arrays)
-and ``data_home`` (a folder). A file is looked up in ``data_home``, in the folder named by ``ICQR_DATA_HOME``,
-in the user's cache, and then downloaded from its public source where one with the same bytes is known.
+Every ``fetch_*`` takes ``return_X_y`` (``(X, y)`` instead of a Bunch; pandas in both) and ``data_home`` (a folder). A
+file is looked up in ``data_home``, in the folder named by ``ICQR_DATA_HOME``, in the user's cache, and then downloaded
+from its public source where one with the same bytes is known.
 """
 
 from __future__ import annotations
@@ -55,33 +55,20 @@ def _read(file: str, data_home: Home, **options: Any) -> pd.DataFrame:
     return frame
 
 
-def _bunch(name: str, frame: pd.DataFrame, return_X_y: bool, as_frame: bool) -> Any:
-    """Return a known data set as its function was asked to: (X, y) or a Bunch, frames or arrays."""
+def _bunch(name: str, frame: pd.DataFrame, return_X_y: bool) -> Any:
+    """Return a known data set as (X, y) or as a Bunch."""
     known = _KNOWN[name]
     X, y = frame.drop(columns=known.target), frame[known.target]
-    text = X.select_dtypes(exclude="number").columns
-    if len(text) and not as_frame:
-        raise ValueError(
-            f"as_frame=False needs columns of numbers, but {', '.join(text)} hold text; keep as_frame=True"
-            " (icqr takes text columns as categories), or encode them first"
-        )
-    data, labels = (X, y) if as_frame else (X.to_numpy(dtype=np.float64), y.to_numpy(dtype=np.float64))
     if return_X_y:
-        return data, labels
+        return X, y
 
     about = inspect.cleandoc(known.load.__doc__ or "").split("Examples\n")[0].strip()
     facts = f"Rows: {len(X)}. Features: {X.shape[1]}. Target: {y.name}.\nSource: {FILES[known.files[0]].source}."
-    return Bunch(
-        data=data,
-        target=labels,
-        frame=frame[[*X, y.name]] if as_frame else None,
-        feature_names=list(X),
-        target_names=[y.name],
-        DESCR=f"{about}\n\n{facts}",
-    )
+    names = {"feature_names": list(X), "target_names": [y.name]}
+    return Bunch(data=X, target=y, frame=frame[[*X, y.name]], **names, DESCR=f"{about}\n\n{facts}")
 
 
-def fetch_boston(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_boston(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the Boston house prices: `medv`, the median value of homes in 1000 dollars, of 506 tracts.
 
     For comparison with older work only: the column `black` is why scikit-learn no longer carries this set.
@@ -91,12 +78,10 @@ def fetch_boston(*, return_X_y: bool = False, as_frame: bool = True, data_home: 
     >>> fetch_boston().data.shape  # doctest: +SKIP
     (506, 13)
     """
-    return _bunch("boston", _read("boston.csv", data_home), return_X_y, as_frame)
+    return _bunch("boston", _read("boston.csv", data_home), return_X_y)
 
 
-def fetch_bike_sharing(
-    *, leak: bool = False, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None
-) -> Any:
+def fetch_bike_sharing(*, leak: bool = False, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the hourly bike rentals of Washington, D.C.: `cnt`, the rentals in an hour.
 
     `instant` (a row number) and `dteday` (a date) are dropped. So are `casual` and `registered`, whose sum is the
@@ -109,10 +94,10 @@ def fetch_bike_sharing(
     """
     drop = ["instant", "dteday"] + ([] if leak else ["casual", "registered"])
     frame = _read("bike_sharing_hour.csv", data_home).drop(columns=drop)
-    return _bunch("bike", frame, return_X_y, as_frame)
+    return _bunch("bike", frame, return_X_y)
 
 
-def fetch_blog_feedback(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_blog_feedback(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch BlogFeedback: `comments`, the number a blog post gets in the next 24 hours.
 
     The training file and the 60 test files, in this order. The file names no columns: they are x1, …, x280 here.
@@ -124,10 +109,10 @@ def fetch_blog_feedback(*, return_X_y: bool = False, as_frame: bool = True, data
     """
     names = [*(f"x{j}" for j in range(1, 281)), "comments"]
     frame = _read("blog_feedback.csv.gz", data_home, header=None, names=names)
-    return _bunch("blog", frame, return_X_y, as_frame)
+    return _bunch("blog", frame, return_X_y)
 
 
-def fetch_protein(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_protein(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the CASP protein structures: `RMSD`, the distance from the true structure, from F1, …, F9.
 
     Examples
@@ -135,10 +120,10 @@ def fetch_protein(*, return_X_y: bool = False, as_frame: bool = True, data_home:
     >>> fetch_protein().data.shape  # doctest: +SKIP
     (45730, 9)
     """
-    return _bunch("protein", _read("protein_casp.csv.gz", data_home), return_X_y, as_frame)
+    return _bunch("protein", _read("protein_casp.csv.gz", data_home), return_X_y)
 
 
-def fetch_concrete(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_concrete(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the concrete mixtures: `strength`, the compressive strength in MPa.
 
     Components are in kg per m³, `age` is in days. The file's long column names are made short.
@@ -150,10 +135,10 @@ def fetch_concrete(*, return_X_y: bool = False, as_frame: bool = True, data_home
     """
     mixture = ["cement", "slag", "fly_ash", "water", "superplasticizer", "coarse_aggregate", "fine_aggregate"]
     frame = _read("concrete.csv.gz", data_home, header=0, names=[*mixture, "age", "strength"])
-    return _bunch("concrete", frame, return_X_y, as_frame)
+    return _bunch("concrete", frame, return_X_y)
 
 
-def fetch_star(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_star(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch Project STAR: `score`, the sum of a pupil's eight test scores (reading and maths, kindergarten to grade 3).
 
     Kept are the 2161 pupils of 11598 for whom nothing is missing, and as features the 39 columns that are not scores:
@@ -170,10 +155,10 @@ def fetch_star(*, return_X_y: bool = False, as_frame: bool = True, data_home: Ho
     complete = _read("star.csv.gz", data_home, index_col=0).dropna().reset_index(drop=True)
     scores = [f"{subject}{grade}" for subject in ("read", "math") for grade in "k123"]
     frame = complete.drop(columns=scores).assign(score=complete[scores].sum(axis=1))
-    return _bunch("star", frame, return_X_y, as_frame)
+    return _bunch("star", frame, return_X_y)
 
 
-def fetch_communities(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_communities(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch Communities and Crime: `ViolentCrimesPerPop`, scaled to [0, 1] like all its columns.
 
     The five columns that only identify a row (state, county, community, communityname, fold) are dropped. "?" is
@@ -186,10 +171,10 @@ def fetch_communities(*, return_X_y: bool = False, as_frame: bool = True, data_h
     """
     names = _read("communities_attributes.csv.gz", data_home)["attributes"].str.strip().tolist()
     frame = _read("communities.data.gz", data_home, header=None, names=names, na_values="?")
-    return _bunch("communities", frame.drop(columns=names[:5]), return_X_y, as_frame)
+    return _bunch("communities", frame.drop(columns=names[:5]), return_X_y)
 
 
-def fetch_california_housing(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_california_housing(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the Californian districts of the 1990 census: `median_house_value` in dollars, cut off at 500001.
 
     The columns are those of the source (totals per district), not scikit-learn's averages per household.
@@ -199,10 +184,10 @@ def fetch_california_housing(*, return_X_y: bool = False, as_frame: bool = True,
     >>> fetch_california_housing().data.shape  # doctest: +SKIP
     (20640, 8)
     """
-    return _bunch("california", _read("california_housing.csv.gz", data_home), return_X_y, as_frame)
+    return _bunch("california", _read("california_housing.csv.gz", data_home), return_X_y)
 
 
-def fetch_diamonds(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_diamonds(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the diamonds: `price` in dollars. `cut`, `color` and `clarity` are text.
 
     Examples
@@ -210,10 +195,10 @@ def fetch_diamonds(*, return_X_y: bool = False, as_frame: bool = True, data_home
     >>> fetch_diamonds().data.shape  # doctest: +SKIP
     (53940, 9)
     """
-    return _bunch("diamonds", _read("diamonds.csv.gz", data_home), return_X_y, as_frame)
+    return _bunch("diamonds", _read("diamonds.csv.gz", data_home), return_X_y)
 
 
-def fetch_kc_house(*, return_X_y: bool = False, as_frame: bool = True, data_home: Home = None) -> Any:
+def fetch_kc_house(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the house sales of King County: `price` in dollars.
 
     `id` is dropped and `date` becomes the days since 2014-05-02, the first sale. `zipcode` stays a number, but it is
@@ -227,7 +212,7 @@ def fetch_kc_house(*, return_X_y: bool = False, as_frame: bool = True, data_home
     frame = _read("kc_house.csv.gz", data_home).drop(columns="id")
     date = pd.to_datetime(frame["date"], format="%Y%m%dT%H%M%S")
     frame["date"] = (date - pd.Timestamp("2014-05-02")).dt.days
-    return _bunch("kc_house", frame, return_X_y, as_frame)
+    return _bunch("kc_house", frame, return_X_y)
 
 
 _SMALLEST_SCALE = 1e-9  # so that every row has a proper law, also outside the unit cube
