@@ -136,7 +136,7 @@ def clock_both(call: Callable[[], object]) -> tuple[float, float]:
 def our_seconds(X: np.ndarray, y: np.ndarray, networks: int, epochs: int) -> tuple[float, float]:
     from icqr.neural import QuantileNetwork
 
-    model = QuantileNetwork(n_networks=networks, random_state=0, verbose=False)
+    model = QuantileNetwork(n_networks=networks, random_state=0)
     model.set_params(epochs=1).fit(X, y)  # compiles
     seconds, processor = clock_both(lambda: model.set_params(epochs=epochs).fit(X, y))
     return seconds / networks / epochs * 1000, processor / networks / epochs * 1000
@@ -192,7 +192,7 @@ def compare_permuting(repeats: int = 5, sample: int = 28) -> None:
     from icqr.neural import QuantileNetwork
 
     X, y, X_cal, *_ = split("blog")
-    model = QuantileNetwork(epochs=2, random_state=0, verbose=False).fit(X, y)
+    model = QuantileNetwork(epochs=2, random_state=0).fit(X, y)
     rng = np.random.default_rng(0)
     orders = np.stack([rng.permutation(len(X_cal)) for _ in range(repeats)])
     columns = X_cal.shape[1]

@@ -205,7 +205,7 @@ def run_data(name: str, out: Path, settings: Settings) -> None:
         n_networks=settings.networks,
         checkpoint=out / "networks" / name,
         random_state=settings.seed,
-        verbose=Progress(f"{name}: epochs of training"),
+        progress=Progress(f"{name}: epochs of training"),
     )
     trained.fit(split.X[0], split.y[0])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import signal
 import subprocess
@@ -185,7 +184,7 @@ def test_a_stopped_run_goes_on_to_the_bit(tmp_path, n_jobs):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        clone(model).set_params(checkpoint=tmp_path, verbose=interrupt).fit(X, y)
+        clone(model).set_params(checkpoint=tmp_path, progress=interrupt).fit(X, y)
     kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
     assert 0 < len(kept) < 4
     assert same(whole, clone(model).set_params(checkpoint=tmp_path).fit(X, y))
@@ -225,7 +224,7 @@ def test_a_finished_checkpoint_is_not_trained_again(tmp_path):
     model = small(checkpoint=tmp_path)
     first = clone(model).fit(X, y)
     told = []
-    again = clone(model).set_params(verbose=lambda done, total: told.append((done, total))).fit(X, y)
+    again = clone(model).set_params(progress=lambda done, total: told.append((done, total))).fit(X, y)
     assert told == [(3, 3)]
     assert same(first, again)
 
@@ -305,11 +304,10 @@ def test_replacer_of_a_linear_network():
 
 def test_quantiles_are_the_mean_over_networks(three):
     model, X, _ = three
-    each = model.predict_networks(X)
+    each = np.stack([model.network(index).predict_quantiles(X) for index in range(3)])
     assert each.shape == (3, 2500, 3)
     np.testing.assert_allclose(model.predict_quantiles(X), each.mean(axis=0))
     np.testing.assert_allclose(model.predict(X), each.mean(axis=0)[:, 1])
-    np.testing.assert_array_equal(model.network(1).predict_quantiles(X), each[1])
 
 
 def test_prediction_by_hand(three):
@@ -317,7 +315,7 @@ def test_prediction_by_hand(three):
     values = ((X[0] - model.x_min_) / model.x_range_).astype(float)
     for depth, (weights, bias) in enumerate(zip(model.weights_, model.biases_, strict=True)):
         values = weights[2] @ (np.maximum(values, 0) if depth else values) + bias[2]
-    np.testing.assert_allclose(model.predict_networks(X[:1])[2, 0], values)
+    np.testing.assert_allclose(model.network(2).predict_quantiles(X[:1])[0], values)
 
 
 def test_levels_must_be_fitted_ones(three):
@@ -395,29 +393,10 @@ def test_without_jax_the_error_says_what_to_install(monkeypatch):
 def test_progress_may_be_told_to_a_callable():
     X, y = data()
     told = []
-    small(epochs=45, n_networks=4, n_jobs=2, verbose=lambda done, total: told.append((done, total))).fit(X, y)
+    small(epochs=45, n_networks=4, n_jobs=2, progress=lambda done, total: told.append((done, total))).fit(X, y)
     assert {total for _, total in told} == {180}
     assert told[-1] == (180, 180)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_progress_only_on_a_terminal(monkeypatch, capsys):
-    X, y = data()
-    small().fit(X, y)
-    assert capsys.readouterr() == ("", "")
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    small(verbose=False).fit(X, y)
-    assert terminal.getvalue() == ""
-    small().fit(X, y)
-    assert "Training networks" in terminal.getvalue()
-    monkeypatch.setitem(sys.modules, "rich", None)
-    small().fit(X, y)
 
 
 # A scikit-learn estimator

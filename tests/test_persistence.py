@@ -95,7 +95,7 @@ GROUPED = np.column_stack([np.arange(len(ARRAY)) % 3, ARRAY])
 HIST = HistGradientBoostingRegressor(max_iter=3)
 LIGHT = LGBMRegressor(n_jobs=1, n_estimators=5)
 BOOST = GradientBoostingRegressor(n_estimators=5)
-NETWORK = QuantileNetwork(hidden=(6,), epochs=2, n_networks=2, verbose=False)
+NETWORK = QuantileNetwork(hidden=(6,), epochs=2, n_networks=2)
 LIBRARIES = {
     "hist": HIST,
     "lightgbm": LIGHT,
@@ -271,7 +271,7 @@ def test_labels_that_no_file_can_hold_are_refused_when_it_is_written(tmp_path: P
 @pytest.mark.slow
 def test_a_checkpoint_may_be_a_path(tmp_path: Path) -> None:
     X = np.random.default_rng(0).random((90, 2))
-    network = QuantileNetwork(hidden=(4,), epochs=1, verbose=False, checkpoint=tmp_path / "checkpoint")
+    network = QuantileNetwork(hidden=(4,), epochs=1, checkpoint=tmp_path / "checkpoint")
     model = CQR(network, random_state=0).fit(X, X[:, 0])
     save(model, tmp_path / "model.icqr")
     np.testing.assert_array_equal(load(tmp_path / "model.icqr").predict(X), model.predict(X))

@@ -66,7 +66,7 @@ LIBRARIES: dict[str, tuple[type, dict[str, Any], str, dict[str, Any], bool]] = {
         CQR,
         {"random_state": 0},
         "icqr.neural.QuantileNetwork",
-        {"hidden": (4,), "epochs": 2, "verbose": False},
+        {"hidden": (4,), "epochs": 2},
         False,
     ),
     "boosting": (CQR, {"random_state": 0}, "sklearn.ensemble.GradientBoostingRegressor", {"n_estimators": 3}, False),

@@ -47,7 +47,7 @@ BASES = {
     "boosting": (GradientBoostingRegressor(n_estimators=5, random_state=0), FULL.drop(columns="a")),
     "linear": (QuantileRegressor(alpha=0), ARRAY),
     "pipeline": (make_pipeline(StandardScaler(), HIST), ARRAY),
-    "network": (QuantileNetwork(hidden=(4,), epochs=2, verbose=False, random_state=0), ARRAY),
+    "network": (QuantileNetwork(hidden=(4,), epochs=2, random_state=0), ARRAY),
     "quantile model": (
         QuantileModel(
             GradientBoostingRegressor(loss="quantile", n_estimators=5, random_state=0), level_parameter="alpha"

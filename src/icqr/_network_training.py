@@ -6,12 +6,9 @@ Needs jax and optax.
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -33,7 +30,7 @@ Array: TypeAlias = Any  # of jax or numpy: compiled functions take both
 Layer: TypeAlias = tuple[Array, Array]  # weights (out, in) and biases (out,)
 State: TypeAlias = tuple[list[Layer], Any]  # a network's layers, and Adam's moments
 
-_EPOCHS_PER_CALL = 20  # between two calls of the compiled program progress is shown
+_EPOCHS_PER_CALL = 20  # between two calls of the compiled program progress is told
 _MOST_ORDERS = 10_000_000  # row numbers drawn for one call; above it, a call trains fewer epochs
 
 # -- The compiled program: one network ---------------------------------------------------------------------------------
@@ -125,20 +122,23 @@ class Training:
         Networks are trained in threads: products this small don't make use of a second core by themselves.
         """
         self._train_epochs(_start(self.sizes, self.seed, 0), 0, 0, 0)  # compiles, before all threads do at once
-        stopped = Event()
-        with _progress(self.model.n_networks * self.model.epochs, self.model.verbose) as show:
+        lock, stopped, done, total = Lock(), Event(), 0, self.model.n_networks * self.model.epochs
 
-            def advance(epochs: int) -> None:
+        def advance(epochs: int) -> None:
+            nonlocal done
+            with lock:
                 if stopped.is_set():
                     raise CancelledError
-                show(epochs)
+                done += epochs
+                if self.model.progress is not None:
+                    self.model.progress(done, total)
 
-            with ThreadPoolExecutor(effective_n_jobs(self.model.n_jobs)) as pool:
-                try:
-                    return list(pool.map(lambda index: self._network(index, advance), range(self.model.n_networks)))
-                except BaseException:  # also Ctrl-C: the other threads stop after their present call
-                    stopped.set()
-                    raise
+        with ThreadPoolExecutor(effective_n_jobs(self.model.n_jobs)) as pool:
+            try:
+                return list(pool.map(lambda index: self._network(index, advance), range(self.model.n_networks)))
+            except BaseException:  # also Ctrl-C: the other threads stop after their present call
+                stopped.set()
+                raise
 
     def _network(self, index: int, advance: Callable[[int], None]) -> list[NDArray[np.float32]]:
         """Train one network, or read it from its file if it was finished before."""
@@ -178,27 +178,3 @@ def _read(file: Path) -> list[NDArray[np.float32]]:
             return [stored[name] for name in stored.files]
     except (ValueError, OSError, EOFError, KeyError, BadZipFile) as error:
         raise ValueError(f"the checkpoint {file} is damaged; delete this file and fit again") from error
-
-
-@contextmanager
-def _progress(total: int, verbose: bool | Callable[[int, int], None]) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with epochs just done: it tells `verbose`, or moves a bar if stderr is a terminal."""
-    if callable(verbose):
-        lock, done = Lock(), 0  # networks are trained in threads
-
-        def advance(epochs: int) -> None:
-            nonlocal done
-            with lock:
-                done += epochs
-                verbose(done, total)
-
-        yield advance
-    elif verbose and sys.stderr.isatty() and find_spec("rich"):
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("Training networks", total=total)
-            yield lambda epochs: bar.advance(task, epochs)
-    else:
-        yield lambda epochs: None

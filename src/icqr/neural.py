@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from functools import reduce
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -51,7 +50,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
     weight_decay : float, default=0.0
         Factor of the penalty in step 4.
     n_networks : int, default=1
-        T. Predictions are the mean over the networks; `predict_networks` returns each one's own.
+        T. Predictions are the mean over the networks; `network` returns one of them.
     n_jobs : int or None, default=-1
         Threads that train networks side by side, -1 for one per core. It doesn't change results.
     checkpoint : path, optional
@@ -60,9 +59,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         `random_state`.
     random_state : int, RandomState or None
         Network i depends on this and i alone, whatever `n_networks`.
-    verbose : bool or callable, default=True
-        Show a progress bar if stderr is a terminal and rich is installed. A callable is called with the epochs done
-        and the epochs in all, both summed over the networks.
+    progress : callable, optional
+        Called now and then with the epochs done and the epochs in all, both summed over the networks.
 
     Attributes
     ----------
@@ -94,7 +92,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         n_jobs: int | None = -1,
         checkpoint: str | Path | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool | Callable[[int, int], None] = True,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.levels = levels
         self.hidden = hidden
@@ -106,7 +104,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.random_state = random_state
-        self.verbose = verbose
+        self.progress = progress
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train the networks.
@@ -170,18 +168,6 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
 
     # -- Predicting: plain numpy in double precision, so that a prediction doesn't depend on the rows beside it --------
 
-    def predict_networks(self, X: ArrayLike) -> FloatArray:
-        """Return each network's own quantiles (networks, n, levels); they may cross and are not sorted.
-
-        Examples
-        --------
-        >>> X = np.linspace(0, 1, 50).reshape(-1, 1)
-        >>> model = QuantileNetwork(hidden=(4,), epochs=2, n_networks=3, random_state=0).fit(X, X.ravel())
-        >>> model.predict_networks(X).shape
-        (3, 50, 3)
-        """
-        return np.stack(list(self._each_network(X)))
-
     def predict_quantiles(self, X: ArrayLike, levels: Sequence[float] | None = None) -> FloatArray:
         """Return the mean over the networks of each quantile.
 
@@ -206,9 +192,14 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
                     f"fit with levels={tuple(sorted({*self.levels_, level}))} to have it"
                 )
             columns.append(int(near.argmax()))
-        total = reduce(np.add, self._each_network(X))
-        mean: FloatArray = total / len(self.weights_[0])
-        return mean[:, columns]
+
+        scaled = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
+        total = np.zeros((len(scaled), len(self.levels_)))
+        for layers in self._networks():
+            weights, biases = layers[0]
+            for rows in _blocks(len(scaled)):
+                total[rows] += _upwards(layers, scaled[rows] @ weights.T + biases)
+        return np.asarray(total / len(self.weights_[0]))[:, columns]
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the median; 0.5 must be among the levels."""
@@ -221,7 +212,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         --------
         >>> X = np.linspace(0, 1, 50).reshape(-1, 1)
         >>> model = QuantileNetwork(hidden=(4,), epochs=2, n_networks=3, random_state=0).fit(X, X.ravel())
-        >>> bool((model.network(2).predict_quantiles(X) == model.predict_networks(X)[2]).all())
+        >>> each = [model.network(index).predict_quantiles(X) for index in range(3)]
+        >>> np.allclose(model.predict_quantiles(X), np.mean(each, axis=0))
         True
         """
         check_is_fitted(self)
@@ -233,13 +225,6 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
     def replacer(self, X: ArrayLike) -> NetworkReplacer:
         """Prepare predictions for X with one column replaced; holds networks × n × first-layer units doubles."""
         return NetworkReplacer(self, X)
-
-    def _each_network(self, X: ArrayLike) -> Iterator[FloatArray]:
-        check_is_fitted(self)
-        scaled = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
-        for layers in self._networks():
-            weights, biases = layers[0]
-            yield np.concatenate([_upwards(layers, scaled[rows] @ weights.T + biases) for rows in _blocks(len(scaled))])
 
     def _networks(self) -> Iterator[Layers]:
         """Yield each network's layers in double precision."""

@@ -34,7 +34,7 @@ LIBRARIES: dict[ModelName, tuple[str, str, dict[str, Any], str]] = {
     "catboost": ("catboost", "catboost.CatBoostRegressor", {}, "catboost"),
     "forest": ("quantile_forest", "quantile_forest.RandomForestQuantileRegressor", {}, "quantile-forest"),
     # The command has a bar of its own.
-    "network": ("jax", "icqr.neural.QuantileNetwork", {"verbose": False}, "icqr[neural]"),
+    "network": ("jax", "icqr.neural.QuantileNetwork", {}, "icqr[neural]"),
 }
 #: How the name of a table of intervals may end; that says what it is written as.
 TABLE_ENDINGS = (".parquet", ".feather", ".csv", ".csv.gz", ".jsonl")
