@@ -187,9 +187,9 @@ def test_two_rows_are_rows_in_a_list_and_bounds_in_a_tuple() -> None:
         (np.zeros((3, 2, 2)), r"ndarray of shape \(3, 2, 2\)\."),
         (np.zeros((2, 3)), r"ndarray of shape \(2, 3\)\."),
         (np.zeros(3), r"ndarray of shape \(3,\)\."),
-        ((LOWER,), r"a tuple of 1 with the shapes \(3,\)\."),
-        ((LOWER, UPPER[:2]), r"a tuple of 2 with the shapes \(3,\), \(2,\)\."),
-        ([LOWER, UPPER[:2]], r"list of shape 2\."),
+        ((LOWER,), r"tuple of shape \(3,\)\."),
+        ((LOWER, UPPER[:2]), r"tuple of shape \(3,\), \(2,\)\."),
+        ([LOWER, UPPER[:2]], r"list of shape \(3,\), \(2,\)\."),
         (5, r"int of shape \(\)\."),
     ],
 )

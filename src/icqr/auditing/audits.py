@@ -48,6 +48,7 @@ FEWEST_TO_SEARCH = 100
 #: The excess risk is computed on at most this many rows, drawn at random; on fewer if there are many columns, so that
 #: it takes seconds.
 MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
+SLAB_NUMBERS = ("coverage", "lower", "upper", "n")
 RISKS = ["l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over"]
 
 
@@ -229,7 +230,8 @@ class Audited:
 
 def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None) -> Audited:
     """Return the arguments of :func:`audit` in one form, or say what is wrong with them."""
-    if X is None and hasattr(intervals, "predict_interval"):
+    is_model = hasattr(intervals, "predict_interval")
+    if X is None and is_model:
         model = type(intervals).__name__
         raise ValueError(f"X must be given with a model ({model}), got None; give the rows to predict")
 
@@ -241,9 +243,7 @@ def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None)
         bounds, prediction = explained[["lower", "upper"]].to_numpy(), explained["median"].to_numpy()
         own = _model_groups(intervals, coverage, explained["group"].to_numpy())
     else:
-        if hasattr(intervals, "predict_interval"):
-            intervals = intervals.predict_interval(X)
-        bounds = as_intervals(intervals, len(np.asarray(y)))
+        bounds = as_intervals(intervals.predict_interval(X) if is_model else intervals, len(np.asarray(y)))
     if coverage is None:
         raise ValueError(
             "coverage must be given with intervals from elsewhere, got None; say what they promise, for example "
@@ -273,29 +273,28 @@ def as_intervals(intervals: Any, n: int) -> FloatArray:
     (prediction, lower, upper) (puncc, whose prediction may be None or quantiles). A plain list of two pairs is taken as
     two rows.
     """
+    parts = intervals if isinstance(intervals, tuple | list) else [intervals]
     bounds = intervals
     is_list_of_rows = isinstance(intervals, list) and len(intervals) == n == 2
-    if isinstance(intervals, tuple | list) and len(intervals) in (2, 3) and not is_list_of_rows:
-        shapes = [np.shape(part) for part in intervals]
-        if all(shape in ((n,), (n, 1)) for shape in shapes[-2:]):
-            bounds = np.column_stack([np.ravel(part) for part in intervals[-2:]])
-        elif shapes[0] in ((n,), (n, 1)) and len(intervals) == 2:
-            bounds = intervals[1]
-        elif len(set(shapes)) > 1:
-            bounds = ()  # no array can be made of it
+    if len(parts) in (2, 3) and not is_list_of_rows:
+        is_column = [np.shape(part) in ((n,), (n, 1)) for part in parts]
+        if all(is_column[-2:]):
+            bounds = np.column_stack([np.ravel(part) for part in parts[-2:]])
+        elif is_column[0] and len(parts) == 2:
+            bounds = parts[1]
 
-    array = np.asarray(bounds, dtype=float)
+    try:
+        array = np.asarray(bounds, dtype=float)
+    except (TypeError, ValueError):  # text, or parts of different lengths
+        array = np.empty(0)
     array = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
     if array.shape != (n, 2):
-        if isinstance(intervals, tuple):
-            got = f"a tuple of {len(intervals)} with the shapes {', '.join(str(np.shape(part)) for part in intervals)}"
-        else:
-            size = len(intervals) if hasattr(intervals, "__len__") else ()
-            got = f"{type(intervals).__name__} of shape {getattr(intervals, 'shape', size)}"
+        shapes = ", ".join(str(np.shape(part)) for part in parts[:3])
         raise ValueError(
             f"intervals must hold a lower and an upper bound for each of the {n} rows of y: an (n, 2) or (n, 2, 1) "
             "array, (lower, upper), (prediction, lower, upper), (prediction, (n, 2, 1) array) or a fitted model; "
-            f"got {got}. Of several coverages audit one at a time: intervals[:, :, 0]"
+            f"got {type(intervals).__name__} of shape {shapes}. Of several coverages audit one at a time: "
+            "intervals[:, :, 0]"
         )
     return array
 
@@ -383,34 +382,31 @@ def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> A
 
 def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> dict[str, float]:
     """Return the measures over all rows but the excess risk; NaN where there is nothing to compute one from."""
-    y, bounds, width = audited.rows.y, audited.intervals, audited.rows.width
-    low, high = metrics.binomial_interval(audited.rows.covered.sum(), len(y), confidence=CONFIDENCE)
+    y, bounds, covered = audited.rows.y, audited.intervals, audited.rows.covered
+    low, high = metrics.binomial_interval(covered.sum(), len(y), confidence=CONFIDENCE)
     widths = metrics.width_summary(y, bounds)
     gaps = [math.nan, math.nan]
     if audited.groupings:
         first = (y, bounds, audited.groupings[0].codes)
         gaps = [metrics.coverage_gap(*first, coverage=audited.coverage, weighted=each) for each in (False, True)]
-    slab_numbers = [math.nan] * 4 if slab is None else [slab.coverage, *slab.interval, float(slab.n)]
-    return {
-        "n": float(len(y)),
-        "coverage": float(audited.rows.covered.mean()),
-        "coverage_lower": float(low),
-        "coverage_upper": float(high),
-        "mean_width": float(width.mean()),
-        "median_width": float(np.median(width)),
-        **{f"finite_width_{name.lower()}": float(widths[name]) for name in widths.index[:-2]},
-        "n_infinite": float(widths["n_infinite"]),
+    slab_numbers = [math.nan] * 4 if slab is None else [slab.coverage, *slab.interval, slab.n]
+    numbers = {
+        "n": len(y),
+        "coverage": covered.mean(),
+        "coverage_lower": low,
+        "coverage_upper": high,
+        "mean_width": audited.rows.width.mean(),
+        "median_width": np.median(audited.rows.width),
+        **{f"finite_width_{name.lower()}": widths[name] for name in widths.index[:-2]},
+        "n_infinite": widths["n_infinite"],
         "interval_score": metrics.interval_score(y, bounds, coverage=audited.coverage),
-        "coverage_gap": gaps[0],
-        "weighted_coverage_gap": gaps[1],
-        "size_stratified_coverage": float(strata["coverage"].min()),
+        **dict(zip(("coverage_gap", "weighted_coverage_gap"), gaps, strict=True)),
+        "size_stratified_coverage": strata["coverage"].min(),
         "coverage_width_correlation": metrics.coverage_width_correlation(y, bounds),
         "hsic": metrics.hsic(y, bounds),
-        "worst_slab_coverage": slab_numbers[0],
-        "worst_slab_lower": slab_numbers[1],
-        "worst_slab_upper": slab_numbers[2],
-        "worst_slab_n": slab_numbers[3],
+        **{f"worst_slab_{name}": value for name, value in zip(SLAB_NUMBERS, slab_numbers, strict=True)},
     }
+    return {name: float(value) for name, value in numbers.items()}
 
 
 def _risk_numbers(audited: Audited, seed: int, wanted: bool) -> dict[str, float]:
@@ -429,27 +425,19 @@ def _risk_numbers(audited: Audited, seed: int, wanted: bool) -> dict[str, float]
 def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.DataFrame:
     """Return the table of regions with their verdicts, worst first."""
     n = len(audited.rows.y)
-    regions = [(row, np.arange(n), GIVEN) for row in records(audited.whole)]
-    for grouping in audited.groupings:
-        # Each group's rows, in time that does not grow with the number of groups.
-        order = np.argsort(grouping.codes, kind="stable").astype(np.intp)
-        sizes = np.bincount(grouping.codes, minlength=len(grouping.table))
-        members = np.split(order, np.cumsum(sizes)[:-1])
-        regions += [(row, rows, GIVEN) for row, rows in zip(records(grouping.table), members, strict=True) if len(rows)]
+    regions = []
+    for grouping in [Grouping(np.zeros(n, dtype=np.intp), audited.whole), *audited.groupings]:
+        members = pd.Series(grouping.codes).groupby(grouping.codes).indices
+        known = enumerate(records(grouping.table))
+        regions += [(group, members[code], GIVEN) for code, group in known if code in members]
     if n >= FEWEST_TO_SEARCH:
         regions += [(row, rows, FOUND) for row, rows in _found_regions(audited, slab, seed)]
 
     table = []
-    for known, rows, basis in regions:
-        width = audited.rows.width[rows]
-        measured = {
-            "basis": basis,
-            "n": len(rows),
-            "covered": int(audited.rows.covered[rows].sum()),
-            "mean_width": float(width.mean()) if len(rows) else math.nan,
-            "median_width": float(np.median(width)) if len(rows) else math.nan,
-        }
-        table.append({**dict.fromkeys(GROUP_COLUMNS), **known, **measured})
+    for region, rows, basis in regions:
+        width = pd.Series(audited.rows.width[rows])
+        counts = {"n": len(rows), "covered": int(audited.rows.covered[rows].sum())}
+        table.append(region | counts | {"basis": basis, "mean_width": width.mean(), "median_width": width.median()})
     judged = judge(pd.DataFrame(table), audited.coverage)
     return judged.reindex(columns=REGION_COLUMNS).astype({"group": "Int64", "calibration_rows": "Int64"})
 
