@@ -31,7 +31,7 @@ from icqr.auditing.findings import (
 )
 from icqr.auditing.regions import find_regions, searched_columns, slab_words
 from icqr.metrics import WorstSlab
-from icqr.metrics.checks import CheckedRows, check_rows, check_share
+from icqr.metrics.marginal import CheckedRows, check_rows, check_share
 
 #: Version of the written form, see auditing/schema.json.
 FORMAT = "icqr-audit/1"

@@ -14,7 +14,7 @@ from scipy import stats
 from icqr._tables import FloatArray
 from icqr.auditing.findings import Written, percent, plain, promise, whole_number
 from icqr.calibration import check_coverage, conformal_rank, rows_needed
-from icqr.metrics.checks import check_share
+from icqr.metrics.marginal import check_share
 
 #: Sizes shown in every plan.
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)

@@ -24,7 +24,7 @@ from icqr._rules import (
 )
 from icqr._tables import FloatArray, column_kind
 from icqr.metrics import WorstSlab
-from icqr.metrics.checks import equal_widths
+from icqr.metrics.marginal import equal_widths
 
 #: Smaller regions are no candidates.
 FEWEST_ROWS = 20

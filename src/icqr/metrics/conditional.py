@@ -10,8 +10,15 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from icqr.metrics.checks import CheckedRows, Floats, Integers, check_rows, check_share, equal_widths
-from icqr.metrics.marginal import binomial_interval
+from icqr.metrics.marginal import (
+    CheckedRows,
+    Floats,
+    Integers,
+    binomial_interval,
+    check_rows,
+    check_share,
+    equal_widths,
+)
 
 #: Up to this many rows the default classifier works on one thread: on a busy machine, threads that wait for each other
 #: in thousands of short steps take up to 70 times as long.

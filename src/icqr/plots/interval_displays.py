@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from icqr._rows import target_name
 from icqr._tables import FloatArray, IntArray
-from icqr.metrics.checks import check_rows, check_share
+from icqr.metrics.marginal import check_rows, check_share
 from icqr.plots.displays import (
     GREY,
     WHITE,

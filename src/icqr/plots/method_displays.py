@@ -15,7 +15,7 @@ from icqr._sheet import cell
 from icqr._tables import FloatArray
 from icqr.calibration import COVERAGES
 from icqr.metrics import binomial_interval, coverage_by_group, width_summary
-from icqr.metrics.checks import check_rows, check_share
+from icqr.metrics.marginal import check_rows, check_share
 from icqr.partition import GroupPartition
 from icqr.plots.displays import (
     WHITE,
