@@ -787,7 +787,7 @@ def test_a_changed_part_is_refused(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "message"),
-    [(3, "update icqr"), (1, "fit the model again"), (0, "1 or more"), ("2", "whole number"), (True, "whole")],
+    [(3, "update icqr"), (1, "fit the model again"), (0, "fit"), ("2", "fit"), (True, "fit"), (2.0, "fit")],
 )
 def test_another_version_is_refused(version: Any, message: str, file: Path) -> None:
     with pytest.raises(ModelFileError, match=message):
@@ -826,8 +826,9 @@ def test_a_part_that_unpacks_to_more_than_it_claims_is_refused(file: Path) -> No
         ("C:/outside", "leads out of the file"),
         ("model.pkl", "holds a pickle"),
         ("model.JOBLIB", "holds a pickle"),
-        ("Model", "characters that no part"),
-        ("extra", "the parts in the file and those its manifest lists differ: extra"),
+        ("Model", "none that icqr writes"),
+        ("extra", "none that icqr writes"),
+        ("999.bin", r"the parts in the file and those its manifest lists differ: 999\.bin"),
     ],
 )
 def test_names_that_no_model_has_are_refused(name: str, message: str, file: Path) -> None:
@@ -844,11 +845,11 @@ def test_a_part_twice_is_refused(file: Path) -> None:
 
 def test_links_and_other_ways_of_packing_are_refused(file: Path) -> None:
     files = unzipped(file)
-    link = zipfile.ZipInfo("link")
+    link = zipfile.ZipInfo("999.bin")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr(link, "/etc/passwd")
-    with pytest.raises(ModelFileError, match="link is not a plain file"):
+    with pytest.raises(ModelFileError, match=r"999\.bin is not a plain file"):
         load(file)
     with pytest.raises(ModelFileError, match="packed by method"):
         load(rezipped(file, files, zipfile.ZIP_LZMA))
@@ -859,9 +860,9 @@ def test_links_and_other_ways_of_packing_are_refused(file: Path) -> None:
     [
         (b"{", "not valid JSON"),
         (b"\xff\xfe", "not valid JSON"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "not valid JSON: RecursionError"),
         (b'{"format": "icqr-model", "version": 2}', "must have format, version, written_by and parts"),
-        (b'{"format": "icqr-model", "version": 2, "written_by": {}, "parts": 7}', "lists no parts"),
+        (b'{"format": "icqr-model", "version": 2, "written_by": {}, "parts": 7}', "must have format, version"),
         (b'{"format": "icqr-model", "version": 2, "written_by": {}, "parts": {}}', "differ: 0.npy"),
         (b"[" + b"0," * 6_000_000 + b"0]", "more than 5000000 entries"),
     ],
@@ -971,7 +972,7 @@ UNSOUND: dict[str, tuple[Change, str]] = {
     "type": (setting("model.more", VOID), r"asks skops for numpy\.void"),
     "addresses": (lambda schema, files: schema.update(__id__=1), "refer to each other"),
     "old protocol": (lambda schema, files: schema.update(protocol=0), "protocol 0"),
-    "no protocol": (lambda schema, files: schema.update(protocol="2"), "with a protocol"),
+    "no protocol": (lambda schema, files: schema.update(protocol="2"), "protocol 2 of skops, which icqr never wrote"),
     "unused part": (lambda schema, files: files.update({"999.npy": npy(np.zeros(3))}), "does not use: 999.npy"),
     "missing part": (
         lambda schema, files: node_at(schema, HIST_TREE).update(file="manifest.json"),

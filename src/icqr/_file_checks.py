@@ -45,7 +45,7 @@ VERSION = 2
 LARGEST_RATIO, ALWAYS_ALLOWED = 100, 64 * 2**20
 #: Brackets and commas in a text of a file: each may be an object in memory.
 MOST_ITEMS = 5_000_000
-_NAMES = re.compile(r"[a-z0-9_]+([./-][a-z0-9_]+)*")
+_PARTS = re.compile(r"manifest\.json|schema\.json|signature|[0-9]+\.(npy|bin)")
 _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 
 #: Trusted classes by the module that offers them. Left out are estimators whose compiled code trusts what it is given
@@ -155,8 +155,8 @@ _OLDEST_PROTOCOL = 2  # the nodes of earlier ones may be laxer
 
 #: Columns, groups or outputs that a file may declare: what is declared is allocated.
 MOST_COUNTED = 100_000
-_COUNTS = ("n_columns", "n_features_in_", "_n_features", "_n_features_in", "n_groups_", "k_", "n_outputs_")
-_JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count", "_n_threads")
+_COUNTS = {"n_columns", "n_features_in_", "_n_features", "_n_features_in", "n_groups_", "k_", "n_outputs_"}
+_JOBS = {"n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count", "_n_threads"}
 
 
 class ModelFileError(ValueError):
@@ -200,16 +200,17 @@ def check_file(data: bytes, key: bytes | None) -> set[str]:
     if data[:4] != b"PK\x03\x04":
         raise ModelFileError("not a model of icqr: not a zip archive, or its start is cut off")
     with refusing("the file is damaged: cut off, or overwritten in places"), ZipFile(io.BytesIO(data)) as archive:
-        sizes = _check_members(archive.infolist(), len(data))
-        if "manifest.json" not in sizes:
+        if "manifest.json" not in archive.namelist():
             raise ModelFileError("not a model of icqr: a zip archive without manifest.json")
+        sizes = _check_members(archive.infolist(), len(data))
         manifest = archive.read("manifest.json")
         _check_signature(manifest, archive.read("signature") if "signature" in sizes else None, key)
-        sizes = {name: size for name, size in sizes.items() if name not in ("manifest.json", "signature")}
-        parts = _check_manifest(_parsed(manifest, "manifest.json"), sizes)
-        for name in sizes:
-            _check_part(archive.read(name), name, parts[name])
-        return _check_schema(_parsed(archive.read("schema.json"), "schema.json"), sizes, len(data))
+        parts = _check_manifest(_parsed(manifest, "manifest.json"), sizes.keys() - {"manifest.json", "signature"})
+        for name, about in parts.items():
+            _check_part(archive.read(name), name, about)
+        return _check_schema(
+            _parsed(archive.read("schema.json"), "schema.json"), {name: sizes[name] for name in parts}, len(data)
+        )
 
 
 def _check_members(members: list[ZipInfo], packed: int) -> dict[str, int]:
@@ -219,10 +220,8 @@ def _check_members(members: list[ZipInfo], packed: int) -> dict[str, int]:
         name = info.orig_filename  # as it is in the file: `filename` ends at a NUL
         if name.lower().endswith(_PICKLES):
             raise ModelFileError(f"the file holds a pickle, {name!r}, which can run any code when it is read")
-        if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
-            raise ModelFileError(f"the name of a part leads out of the file: {name!r}")
-        if not _NAMES.fullmatch(name) or name in sizes:
-            why = "is there twice" if name in sizes else "has characters that no part of icqr has"
+        if not _PARTS.fullmatch(name) or name in sizes:
+            why = "is there twice" if name in sizes else "is none that icqr writes, or leads out of the file"
             raise ModelFileError(f"the name of a part {why}: {name!r}")
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG) or info.flag_bits & 0x1:
             raise ModelFileError(f"{name} is not a plain file but a link, a folder or encrypted")
@@ -245,53 +244,48 @@ def signature_of(manifest: bytes, key: bytes) -> bytes:
 
 
 def _check_signature(manifest: bytes, signature: bytes | None, key: bytes | None) -> None:
-    if signature is None and key is not None:
+    if key is None:
+        if signature is not None:
+            raise ModelFileError("the file is signed: give the key that it was saved with, as load(path, key=…)")
+    elif signature is None:
         raise ModelFileError(
             "the file is not signed, so the key can't show who wrote it; load(path) without a key reads it, if you "
             "trust where it comes from"
         )
-    if signature is not None and key is None:
-        raise ModelFileError("the file is signed: give the key that it was saved with, as load(path, key=…)")
-    if signature is not None and key is not None and not hmac.compare_digest(signature, signature_of(manifest, key)):
+    elif not hmac.compare_digest(signature, signature_of(manifest, key)):
         raise ModelFileError(
             "the signature is wrong: the file was saved with another key, or changed by somebody without it"
         )
 
 
 def _parsed(data: bytes, name: str) -> Any:
-    """Read JSON, if it is not too much and not too deep."""
+    """Read JSON, if it is not too much."""
     if sum(data.count(mark) for mark in (b"[", b"{", b",")) > MOST_ITEMS:
         raise ModelFileError(
             f"{name} has more than {MOST_ITEMS} entries; models with fewer trees, and columns and groups with fewer "
             "different values, make it smaller"
         )
-    try:
+    with refusing(f"{name} is not valid JSON"):
         return json.loads(data)
-    except RecursionError as error:
-        raise ModelFileError(f"{name} is nested too deeply") from error
-    except ValueError as error:
-        raise ModelFileError(f"{name} is not valid JSON: {error}") from error
 
 
-def _check_manifest(manifest: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _check_manifest(manifest: Any, names: set[str]) -> dict[str, Any]:
     """Return what the manifest says about each part, or refuse it."""
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelFileError(f'not a model of icqr: manifest.json does not say "format": "{FORMAT}"')
     version = manifest.get("version")
-    if type(version) is not int or version < 1:
-        raise ModelFileError(f"the version of the format must be a whole number, 1 or more, got {version!r}")
-    if version != VERSION:
-        advice = "update icqr" if version > VERSION else "fit the model again, or load it with the icqr that wrote it"
-        raise ModelFileError(f"the file has version {version} of the format, and this icqr reads {VERSION}; {advice}")
-    if manifest.keys() != {"format", "version", "written_by", "parts"}:
+    if type(version) is not int or version != VERSION:
+        newer = isinstance(version, int) and version > VERSION
+        advice = "update icqr" if newer else "fit the model again, or load it with the icqr that wrote it"
+        raise ModelFileError(
+            f"the file has version {str(version)[:80]} of the format, and this icqr reads {VERSION}; {advice}"
+        )
+    if manifest.keys() != {"format", "version", "written_by", "parts"} or not isinstance(manifest["parts"], dict):
         raise ModelFileError("manifest.json must have format, version, written_by and parts, and nothing else")
-    parts = manifest["parts"]
-    if not isinstance(parts, dict) or "schema.json" not in sizes:
-        raise ModelFileError("manifest.json lists no parts, or the file has no schema.json")
-    if parts.keys() != sizes.keys():
-        odd = ", ".join(sorted(parts.keys() ^ sizes.keys())[:5])
-        raise ModelFileError(f"the parts in the file and those its manifest lists differ: {odd}")
-    return parts
+    odd = sorted(manifest["parts"].keys() ^ names)
+    if odd:
+        raise ModelFileError(f"the parts in the file and those its manifest lists differ: {', '.join(odd[:5])}")
+    return dict(manifest["parts"])
 
 
 def _check_part(data: bytes, name: str, about: Any) -> None:
@@ -323,10 +317,9 @@ def _check_part(data: bytes, name: str, about: Any) -> None:
 
 def _check_schema(schema: Any, sizes: Mapping[str, int], packed: int) -> set[str]:
     """Return the types that a description asks skops for, or refuse one that holds anything but what we write."""
-    if not isinstance(schema, dict) or type(schema.get("protocol")) is not int:
-        raise ModelFileError("schema.json must be an object with a protocol")
-    if schema["protocol"] < _OLDEST_PROTOCOL:
-        raise ModelFileError(f"schema.json claims protocol {schema['protocol']} of skops, which icqr never wrote")
+    protocol = schema.get("protocol") if isinstance(schema, dict) else None
+    if type(protocol) is not int or protocol < _OLDEST_PROTOCOL:
+        raise ModelFileError(f"schema.json claims protocol {str(protocol)[:80]} of skops, which icqr never wrote")
     types: set[str] = set()
     used: list[str] = []
     for node in _nodes(schema):
@@ -377,14 +370,14 @@ def check_objects(root: Any) -> None:
     for holder in held_by(root):
         if not isinstance(holder, dict):
             _check_object(holder)
-        counts = holder if isinstance(holder, dict) else vars(holder)
-        for name in _COUNTS:
-            if isinstance(counts.get(name), int) and counts[name] > MOST_COUNTED:
-                raise ModelFileError(f"{name} must be at most {MOST_COUNTED}, got {str(counts[name])[:80]}")
-        for name in _JOBS:
-            # A file doesn't decide how many threads or processes this machine starts.
-            if isinstance(counts.get(name), int):
-                counts[name] = min(counts[name], os.cpu_count() or 1)
+        values = holder if isinstance(holder, dict) else vars(holder)
+        integers = {name: value for name, value in values.items() if isinstance(value, int)}
+        for name in integers.keys() & _COUNTS:
+            if integers[name] > MOST_COUNTED:
+                raise ModelFileError(f"{name} must be at most {MOST_COUNTED}, got {str(integers[name])[:80]}")
+        # A file doesn't decide how many threads or processes this machine starts.
+        for name in integers.keys() & _JOBS:
+            values[name] = min(integers[name], os.cpu_count() or 1)
 
 
 def check_calibration(model: IntervalRegressor) -> None:
@@ -440,6 +433,9 @@ def _check_object(value: Any) -> None:
         _check_histogram(value)
 
 
+# -- Trees -----------------------------------------------------------------------------------------------------------
+
+
 def _check_trees(model: Any, members: list[Any]) -> None:
     """Check that compiled code can go through a tree, a forest or gradient boosting without looking."""
     trees: list[Any] = [getattr(member, "tree_", None) for member in members]
@@ -464,15 +460,14 @@ def _check_trees(model: Any, members: list[Any]) -> None:
 def _check_histogram(model: Any) -> None:
     """Check the trees of a HistGradientBoostingRegressor, and that rows reach them with all their columns."""
     n_features, categorical = model.n_features_in_, np.asarray(model._bin_mapper.is_categorical_)
-    if getattr(model, "_in_fit", False) or model.n_trees_per_iteration_ != 1 or categorical.shape != (n_features,):
+    sound = not getattr(model, "_in_fit", False) and model.n_trees_per_iteration_ == 1
+    sound = sound and categorical.shape == (n_features,)
+    if not sound or not (model._preprocessor is None or _keeps_columns(model._preprocessor, n_features)):
         raise ModelFileError("the columns of a HistGradientBoostingRegressor don't fit together")
-    if model._preprocessor is not None:
-        _check_preprocessor(model._preprocessor, n_features)
     for (predictor,) in model._predictors:
         nodes, bitsets = predictor.nodes, predictor.raw_left_cat_bitsets
         leaf = nodes["is_leaf"] != 0
-        _check_topology(nodes["left"], nodes["right"], leaf)
-        _check_features(nodes["feature_idx"][~leaf], n_features)
+        _check_nodes(nodes["left"], nodes["right"], nodes["feature_idx"], leaf, n_features)
         splits = nodes[~leaf & (nodes["is_categorical"] != 0)]
         if bitsets.shape[1:] != (8,) or not (splits["bitset_idx"] < len(bitsets)).all():
             raise ModelFileError("a tree names categories that are not there")
@@ -480,8 +475,8 @@ def _check_histogram(model: Any) -> None:
             raise ModelFileError("a tree asks for categories of a column of numbers")
 
 
-def _check_preprocessor(transformer: Any, n_features: int) -> None:
-    """Check that categories and numbers, each column once, come out of it as they went in."""
+def _keeps_columns(transformer: Any, n_features: int) -> bool:
+    """Tell whether categories and numbers, each column once, come out of a preprocessor as they went in."""
     (first, encoder, categories), (second, function, numbers), *others = transformer.transformers_
     kinds = type(transformer), type(encoder), type(function), type(getattr(function, "func", None))
     sound = kinds == (ColumnTransformer, OrdinalEncoder, FunctionTransformer, partial)
@@ -491,19 +486,12 @@ def _check_preprocessor(transformer: Any, n_features: int) -> None:
     for name, mask in ((first, categories), (second, numbers)):
         positions = transformer._transformer_to_input_indices[name]
         sound = sound and mask.dtype == np.bool_ and mask.shape == (n_features,) and len(positions) == mask.sum()
-    if not (sound and (categories != numbers).all()):
-        raise ModelFileError("the columns of a HistGradientBoostingRegressor don't fit together")
+    return sound and bool((categories != numbers).all())
 
 
-# -- Trees -----------------------------------------------------------------------------------------------------------
-
-
-def _check_features(features: NDArray[Any], n_features: int) -> None:
-    if not ((features >= 0) & (features < n_features)).all():
-        raise ModelFileError("a tree asks for a column that is not there")
-
-
-def _check_topology(left: NDArray[Any], right: NDArray[Any], leaf: NDArray[np.bool_]) -> int:
+def _check_nodes(
+    left: NDArray[Any], right: NDArray[Any], features: NDArray[Any], leaf: NDArray[np.bool_], n_features: int
+) -> int:
     """Return a tree's depth, or refuse nodes that are no tree: following children must end at a leaf of it."""
     n_nodes, inner = len(leaf), np.flatnonzero(~leaf)
     children = np.stack([left, right]).astype(np.int64)
@@ -512,6 +500,8 @@ def _check_topology(left: NDArray[Any], right: NDArray[Any], leaf: NDArray[np.bo
     parents = np.bincount(children[:, inner].ravel(), minlength=n_nodes)
     if not (parents == (np.arange(n_nodes) > 0)).all():
         raise ModelFileError("each node of a tree but the first must be the child of exactly one other")
+    if not ((features[inner] >= 0) & (features[inner] < n_features)).all():
+        raise ModelFileError("a tree asks for a column that is not there")
     depth, level = 0, children[:, :1][:, ~leaf[:1]].ravel()
     while len(level):
         depth, level = depth + 1, children[:, level[~leaf[level]]].ravel()
@@ -522,11 +512,10 @@ def make_tree(n_features: int, nodes: NDArray[Any], values: NDArray[Any]) -> Tre
     """Return the tree of a forest, of gradient boosting, or a single one."""
     if nodes.dtype != PACKED_NODE or values.dtype != np.float64 or values.shape != (len(nodes), 1, 1):
         raise ModelFileError("a tree must have nodes as this version of scikit-learn has them, and a value for each")
-    leaf = nodes["left_child"] == -1
-    depth = _check_topology(nodes["left_child"], nodes["right_child"], leaf)
     if not 1 <= n_features <= MOST_COUNTED:
         raise ModelFileError(f"a tree must have from 1 to {MOST_COUNTED} columns, got {str(n_features)[:80]}")
-    _check_features(nodes["feature"][~leaf], n_features)
+    left, right = nodes["left_child"], nodes["right_child"]
+    depth = _check_nodes(left, right, nodes["feature"], left == -1, n_features)
     tree = Tree(n_features, np.array([1], dtype=np.intp), 1)
     state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes.astype(NODE_DTYPE), "values": values}
     tree.__setstate__(state)
