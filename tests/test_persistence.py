@@ -855,6 +855,12 @@ def test_links_and_other_ways_of_packing_are_refused(file: Path) -> None:
         load(rezipped(file, files, zipfile.ZIP_LZMA))
 
 
+def test_a_file_without_a_description_of_its_objects_is_refused(file: Path) -> None:
+    manifest = b'{"format": "icqr-model", "version": 2, "written_by": {}, "parts": {}}'
+    with pytest.raises(ModelFileError, match=r"damaged.*no item named 'schema\.json'"):
+        load(rezipped(file, {"manifest.json": manifest}))
+
+
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
