@@ -1,4 +1,4 @@
-"""What all displays share: colours and shapes, axes to draw on, words around a picture, models, and the way to SVG."""
+"""What all displays share: axes, colours and shapes, models, columns on axes, words around a picture, and SVG."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from xml.etree import ElementTree
 
+import numpy as np
+import pandas as pd
+
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
-from icqr._tables import FloatArray
+from icqr._rows import target_name
+from icqr._tables import FloatArray, IntArray, as_table, draw_rows
 from icqr.auditing.comparison import named_methods
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure, SubFigure
 
 #: Keyword arguments of a matplotlib function.
@@ -91,15 +98,11 @@ class Display(ABC):
         ax.set_axisbelow(True)
         self._draw(ax)
 
-        # 2,000,000 where matplotlib would write 2, and 1e6 where the legend is.
+        # 200 k where matplotlib would write 2.0, and 1e5 where the legend is.
         ticker = need("matplotlib.ticker")
         for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-            largest = max(map(abs, limits))
-            if isinstance(axis.get_major_formatter(), ticker.ScalarFormatter) and 1000 <= largest < 1e9:
-                axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
-                if axis is ax.xaxis:  # few enough to be read side by side
-                    room = int(ax.bbox.width / ax.figure.dpi / (0.2 + 0.09 * len(f"{largest:,.0f}")))
-                    axis.set_major_locator(ticker.MaxNLocator(max(2, min(8, room)), steps=[1, 2, 2.5, 5, 10]))
+            if isinstance(axis.get_major_formatter(), ticker.ScalarFormatter) and max(map(abs, limits)) >= 10_000:
+                axis.set_major_formatter(ticker.EngFormatter())
         return self
 
     @abstractmethod
@@ -193,6 +196,131 @@ def named_intervals(intervals: Any) -> dict[str, Any]:
     return named
 
 
+# -- A column on an axis ---------------------------------------------------------------------------------------
+
+#: Up to this many rows, each is drawn by itself, wherever it lies.
+MOST_LINES = 100
+#: Around up to this many distinct values points are spread sideways.
+MOST_VALUES = 30
+#: The most frequent categories of a column that are shown; all others are one.
+MOST_CATEGORIES = 12
+
+
+def find_column(X: Any, name: Any) -> pd.Series[Any]:
+    """Return a column by its name or, where none has this name, by its position; an array has x0, x1 and so on."""
+    table = as_table(X)
+    if not isinstance(table, pd.DataFrame):
+        table = pd.DataFrame(table).add_prefix("x")
+    if name in table.columns:
+        name = table.columns.get_loc(name)
+    if isinstance(name, int | np.integer) and 0 <= name < table.shape[1]:
+        return table.iloc[:, int(name)]
+    shown = ", ".join(repr(column) for column in table.columns[:20]) + (", …" if table.shape[1] > 20 else "")
+    raise ValueError(f"feature must be one of X's columns ({shown}) or a position, got {name!r}")
+
+
+def place_column(column: Any) -> Placed:
+    """Place numbers and dates as they are, anything else by category: the frequent ones in order, then all others."""
+    name = target_name(column) or "x"
+    series = column if isinstance(column, pd.Series) else pd.Series(np.asarray(column))
+    if pd.api.types.is_datetime64_any_dtype(series.dtype):
+        days = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        return Placed(name, np.asarray(days, dtype=np.float64), dates=True)
+    if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
+        numbers = series.to_numpy(dtype=float, na_value=np.nan)
+        return Placed(name, np.where(np.isfinite(numbers), numbers, np.nan))
+
+    text = series.astype(object).map(str, na_action="ignore")
+    ordered = series.cat.categories.map(str) if hasattr(series, "cat") else sorted(text.dropna().unique())
+    frequent = set(text.value_counts().index[:MOST_CATEGORIES])
+    names = [value for value in ordered if value in frequent]
+    places = text.map({value: place for place, value in enumerate(names)}).fillna(len(names)).where(text.notna())
+    others = ["all others"] if (places == len(names)).any() else []
+    return Placed(name, places.to_numpy(dtype=float), (*names, *others))
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where each row's value is on an axis; NaN where it is missing."""
+
+    name: str
+    values: FloatArray
+    categories: tuple[str, ...] = ()
+    dates: bool = False
+
+    @cached_property
+    def distinct(self) -> FloatArray:
+        """The distinct values, in order."""
+        return np.unique(self.values[~np.isnan(self.values)])
+
+    @cached_property
+    def ends(self) -> tuple[float, float] | None:
+        """Where the axis should end if a few of many values are far beyond all others, else None."""
+        if len(self.distinct) <= MOST_LINES:
+            return None
+        low, high = np.nanquantile(self.values, [0.005, 0.995])
+        first, last = self.distinct[[0, -1]]
+        margin = 0.1 * (high - low)
+        return (max(low - margin, first), min(high + margin, last)) if last - first > 20 * margin > 0 else None
+
+    def spread(self, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Return places of rows; where values are few, moved sideways so that points don't hide each other."""
+        places = self.values[rows]
+        if len(self.distinct) > MOST_VALUES:
+            return places
+        gap = np.diff(self.distinct).min() if len(self.distinct) > 1 else 1.0
+        return np.asarray(places + rng.uniform(-0.3, 0.3, size=len(rows)) * gap)
+
+    def bins(self, n_bins: int, least: int) -> tuple[IntArray, FloatArray]:
+        """Return each row's bin (-1: missing) and the bins' edges.
+
+        At most `n_bins` distinct values have a bin each. More are put into bins of equally many rows, at least `least`.
+        """
+        if n_bins < 1:
+            raise ValueError(f"n_bins must be at least 1, got {n_bins}")
+        known = ~np.isnan(self.values)
+        if len(self.distinct) > n_bins:
+            shares = np.linspace(0, 1, max(min(n_bins, known.sum() // least), 1) + 1)
+            edges = np.unique(np.quantile(self.values[known], shares, method="nearest"))
+        else:  # edges halfway between values
+            values = self.distinct if known.any() else np.zeros(1)
+            gaps = np.diff(values) if len(values) > 1 else np.ones(1)
+            edges = np.append(values[0] - gaps[0] / 2, values + np.append(gaps, gaps[-1])[-len(values) :] / 2)
+        codes = np.searchsorted(edges, self.values, side="right") - 1
+        return np.where(known, np.clip(codes, 0, len(edges) - 2), -1), edges
+
+    def label(self, axis: Axis) -> None:
+        """Write name and categories, dates or few values on an axis."""
+        axis.set_label_text(plain(self.name))
+        if self.categories:
+            slanted = axis is axis.axes.xaxis and sum(map(len, self.categories)) > 30
+            look: Options = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
+            axis.set_ticks(range(len(self.categories)), [plain(text, 16) for text in self.categories], **look)
+        elif self.dates:
+            dates = need("matplotlib.dates")
+            locator = dates.AutoDateLocator(minticks=3, maxticks=6)
+            axis.set_major_locator(locator)
+            axis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        elif len(self.distinct) <= 10:
+            axis.set_ticks(self.distinct)
+
+
+def sample_rows(n: int, max_points: int) -> IntArray:
+    """Return all row numbers or, if they are too many, a sample of them in which all rows are alike."""
+    if max_points < 1:
+        raise ValueError(f"max_points must be at least 1, got {max_points}")
+    return draw_rows(n, max_points, np.random.default_rng(0))
+
+
+def sample_note(drawn: IntArray, n: int, *columns: Placed) -> str:
+    """Say that only a sample of the rows is drawn as points, and how many rows the axes do not show, if so."""
+    notes = [f"{len(drawn):,} of {n:,} points drawn"] if len(drawn) < n else []
+    outside = [(column.values < column.ends[0]) | (column.values > column.ends[1]) for column in columns if column.ends]
+    if n_beyond := int(np.any(outside, axis=0).sum()):
+        notes.append(f"{n_beyond:,} {'row' if n_beyond == 1 else 'rows'} beyond the axis")
+    return ", ".join(notes)
+
+
 # -- Words around a picture ----------------------------------------------------------------------------------
 
 
@@ -222,9 +350,8 @@ def ink(ax: Axes) -> Any:
 
 
 def row_labels(ax: Axes, names: Sequence[str]) -> None:
-    """Write a name at each row 0, 1, … of the vertical axis, as large as fits, without marks and lines."""
-    usual, room = float(ax.xaxis.label.get_fontsize()), 72 * (ax.bbox.height / ax.figure.dpi - 0.3) / len(names)
-    ax.set_yticks(range(len(names)), names, fontsize=max(4.5, min(usual, 0.9 * room)))
+    """Write a name at each row 0, 1, … of the vertical axis, without marks and lines."""
+    ax.set_yticks(range(len(names)), names, fontsize="small")
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")
 

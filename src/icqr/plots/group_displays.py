@@ -17,6 +17,8 @@ from icqr.plots.displays import (
     PURPLE,
     Display,
     Options,
+    Placed,
+    find_column,
     group_gid,
     group_look,
     group_numbers,
@@ -24,10 +26,12 @@ from icqr.plots.displays import (
     ink,
     need,
     percent,
+    place_column,
     plain,
     row_labels,
+    sample_note,
+    sample_rows,
 )
-from icqr.plots.placing import Placed, find_column, place_column, sample_note, sample_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,9 +14,12 @@ from icqr._tables import FloatArray, IntArray
 from icqr.metrics.marginal import check_rows, check_share
 from icqr.plots.displays import (
     GREY,
+    MOST_LINES,
     WHITE,
     Display,
     Options,
+    Placed,
+    find_column,
     group_gid,
     group_numbers,
     heading,
@@ -26,9 +29,11 @@ from icqr.plots.displays import (
     method_look,
     named_models,
     percent,
+    place_column,
     plain,
+    sample_note,
+    sample_rows,
 )
-from icqr.plots.placing import MOST_LINES, Placed, find_column, place_column, sample_note, sample_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,10 +44,10 @@ class IntervalDisplay(Display):
     """Intervals against a feature or the prediction, with the targets that they cover and miss.
 
     Up to 100 rows have a line each. More are drawn as a band: the medians of the lower and of the upper bounds in bins
-    of x (equally wide, joined where they hold less than 20 rows; or one for each of at most `n_bins` values). Targets
-    are points; of more than `max_points` a random sample, and the heading says how many. Where values of x are few,
-    points are moved sideways; where a few are far beyond all others, the axis ends earlier, and the heading says how
-    many are beyond. Triangles at the edge mark infinite bounds.
+    of x (of equally many rows, at least 20; or one for each of at most `n_bins` values). Targets are points; of more
+    than `max_points` a random sample, and the heading says how many. Where values of x are few, points are moved
+    sideways; where a few are far beyond all others, the axis ends earlier, and the heading says how many are beyond.
+    Triangles at the edge mark infinite bounds.
 
     Attributes
     ----------
@@ -199,7 +204,7 @@ class WidthResidualDisplay(Display):
     """Absolute residuals against widths.
 
     The dotted line is half the width. The line with marks is the `coverage` quantile of the absolute residuals in bins
-    of the width (equally wide, at least 50 rows). Where intervals adapt to the error it runs along the dotted line;
+    of the width (of equally many rows, at least 50). Where intervals adapt to the error it runs along the dotted line;
     where it is above, they are too narrow. Infinite widths are at the right edge. Of more than `max_points` rows a
     random sample is drawn, and the heading says how many.
 
