@@ -75,8 +75,8 @@ def calibration_in_blocks(model: IntervalRegressor, reduce: Reduce, coverages: S
         calibration = Calibration(conformity, reduce(lambda block: block.scores, _merged_scores), *settings)
     else:
         # Ranks in each group, in the rows of no known group, and in all rows together.
-        wanted = tuple(dict.fromkeys((*coverages, model.coverage, model.coverage_)))
-        *kept, pooled_ranks = (needed_ranks(int(n), wanted, conformity.symmetric) for n in (*sizes, total))
+        promised = tuple(dict.fromkeys((*coverages, model.coverage, model.coverage_)))
+        *kept, pooled_ranks = (needed_ranks(int(n), promised, conformity.symmetric) for n in (*sizes, total))
         ranks = [*kept, pooled_ranks]
         lengths = [len(needed) for needed in ranks]
         groups = np.repeat(np.arange(len(ranks)), lengths)
@@ -90,7 +90,7 @@ def calibration_in_blocks(model: IntervalRegressor, reduce: Reduce, coverages: S
             counts=sizes,
             pooled_scores=pooled_scores,
             pooled_ranks=pooled_ranks,
-            coverages=tuple(map(str, wanted)),
+            coverages=tuple(map(str, promised)),
         )
 
     # Warn of groups that are too small, or refuse them, before the model is changed.

@@ -103,8 +103,8 @@ class Sheet:
 
     def select(self, labels: Iterable[str]) -> Sheet:
         """Return the columns with these labels, in the order of the sheet."""
-        wanted = set(labels)
-        places = [j for j, column in enumerate(self.columns) if column.label in wanted]
+        kept = set(labels)
+        places = [j for j, column in enumerate(self.columns) if column.label in kept]
         rows = [[row[j] for j in places] for row in self.rows]
         return replace(self, columns=[self.columns[j] for j in places], rows=rows)
 
@@ -209,8 +209,8 @@ def aligned(values: Iterable[float | None]) -> list[Cell]:
     if not sizes or not 1e-4 < sizes[-1] < 1e15:
         return [cell(value) for value in numbers]
 
-    wanted = ((sizes[-1], 4), (sizes[len(sizes) // 2], 2))
-    decimals = max(min(max(digits - 1 - math.floor(math.log10(size)), 0), 6) for size, digits in wanted)
+    digits_of_sizes = ((sizes[-1], 4), (sizes[len(sizes) // 2], 2))
+    decimals = max(min(max(digits - 1 - math.floor(math.log10(size)), 0), 6) for size, digits in digits_of_sizes)
     return [
         cell(value)
         if value is None or not math.isfinite(value)

@@ -409,11 +409,11 @@ def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> 
     return {name: float(value) for name, value in numbers.items()}
 
 
-def _risk_numbers(audited: Audited, seed: int, wanted: bool) -> dict[str, float]:
-    """Return the excess risk in its forms and parts, each with its standard error; NaN if it is not wanted."""
+def _risk_numbers(audited: Audited, seed: int, with_excess_risk: bool) -> dict[str, float]:
+    """Return the excess risk in its forms and parts, each with its standard error; NaN without."""
     n = len(audited.rows.y)
     risk = pd.DataFrame(math.nan, index=RISKS, columns=["value", "standard_error"])
-    if wanted and audited.X is not None and n >= FEWEST_TO_SEARCH:
+    if with_excess_risk and audited.X is not None and n >= FEWEST_TO_SEARCH:
         most = int(np.clip(CELLS_FOR_RISK // audited.X.shape[1], FEWEST_FOR_RISK, MOST_FOR_RISK))
         rows = np.sort(np.random.default_rng(seed).permutation(n)[:most])
         y, bounds, X = audited.rows.y[rows], audited.intervals[rows], audited.X.iloc[rows]

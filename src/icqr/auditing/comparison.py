@@ -231,9 +231,9 @@ def _difference_sentences(differences: pd.DataFrame, base: str, numbers: dict[st
         size = percent(abs(difference) / reference) if reference else f"{abs(difference):.3g}"
         return f"{size} {LESS if difference < 0 else MORE}"
 
-    told = differences["measure"].isin(MEASURES) & differences["standard_error"].notna()
+    measured = differences["measure"].isin(MEASURES) & differences["standard_error"].notna()
     sentences = []
-    for method, rows in differences[told].groupby("method", sort=False):
+    for method, rows in differences[measured].groupby("method", sort=False):
         clauses = []
         for row in records(rows):
             what, reference = MEASURES[row["measure"]], numbers[row["measure"]]

@@ -76,12 +76,12 @@ def note(*texts: str) -> None:
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
     """Show warnings as lines, each once; those of other libraries to their developers not at all."""
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = str(message)
-        if text not in told:
-            told.add(text)
+        if text not in printed:
+            printed.add(text)
             tell("warning", text, "bold yellow")
 
     with warnings.catch_warnings():

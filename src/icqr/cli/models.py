@@ -172,12 +172,12 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
     """Return the columns that the model was trained on, with notes; `option` names those `used` in another way."""
     for name in used:
         check_column(table.names, name, option)
-    wanted = columns_to_read(model)[1] or table.names
-    for name in wanted:
+    features = columns_to_read(model)[1] or table.names
+    for name in features:
         check_column(table.names, name, f"{table.name} lacks columns that the model was trained on")
-    X = table.frame[wanted]
+    X = table.frame[features]
     note(*table.notes)
-    others = [name for name in table.names if name not in wanted and name not in used]
+    others = [name for name in table.names if name not in features and name not in used]
     if others:
         note(f"columns that the model does not use: {listed_names(others)}")
     note(*notes_on_categories(X, _categories(model)))

@@ -226,14 +226,14 @@ class ReliabilityDisplay(Display):
         parts = {}
         for name, model in named_models(models).items():
             if isinstance(model, QR):
-                asked = [model.coverage]
+                coverages = [model.coverage]
             elif levels is None:
                 used = model.calibration_.sizes[:-1] > 0
-                asked = sorted({*COVERAGES, float(model.coverage)})
-                asked = [level for level in asked if not model.calibration_.too_small(level)[:-1][used].any()]
+                coverages = sorted({*COVERAGES, float(model.coverage)})
+                coverages = [level for level in coverages if not model.calibration_.too_small(level)[:-1][used].any()]
             else:
-                asked = list(levels)
-            parts[name] = _reliability(y, model.predict_interval(X, asked), asked)
+                coverages = list(levels)
+            parts[name] = _reliability(y, model.predict_interval(X, coverages), coverages)
         return cls(_by_method(parts)).plot(ax)
 
     @classmethod
