@@ -470,6 +470,13 @@ def test_predict_reads_columns_as_training_did(icqr: Run) -> None:
     assert median.round(-1).tolist() == [0.0, 10.0]
 
 
+def test_a_known_data_set_has_its_target(icqr: Run) -> None:
+    assert icqr("fit", "sine_spread", *QUICK, "--out", "sine.icqr").code == 0
+    done = icqr("recalibrate", "sine.icqr", "sine_spread")
+    assert (done.code, done.err) == (0, "")
+    assert "calibrated with 1,000 rows of sine_spread" in done.out
+
+
 def test_recalibrate_replaces_the_model_only_when_all_went_well(icqr: Run, model_file: str) -> None:
     Path("sales.icqr").write_bytes(Path(model_file).read_bytes())
     before = Path("sales.icqr").read_bytes()

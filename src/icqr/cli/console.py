@@ -100,7 +100,13 @@ def progress() -> Iterator[Show]:
     parts = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*parts, console=_ERR, transient=True) as bar:
         task = bar.add_task("starting", total=None)
-        yield lambda step, done=0, total=None: bar.update(task, description=step, completed=done, total=total)
+
+        def show(step: str, done: int = 0, total: int | None = None) -> None:
+            # Each step is shown, however short it is; the bar then moves by itself.
+            is_new = step != bar.tasks[task].description
+            bar.update(task, description=step, completed=done, total=total, refresh=is_new)
+
+        yield show
 
 
 # -- Names in sentences ----------------------------------------------------------------------------------

@@ -127,7 +127,8 @@ def read_data(
     name = "standard input" if data == "-" else data
     _check_width(table.num_columns, name)
     columns = [str(column).strip() or f"column {place}" for place, column in enumerate(table.column_names, start=1)]
-    read = {column for column in columns if column not in ignore and (only is None or column in only)}
+    # The target of a known data set is read anyway.
+    read = {column for column in columns if only is None or column in only or column == target} - {*ignore}
     twice = [column for column, n in Counter(columns).items() if n > 1 and (column in read or column in keep)]
     if twice:
         raise ValueError(f"{name} has columns of the same name: {listed_names(twice)}; rename them")
