@@ -56,7 +56,7 @@ class WeightedSpace:
         if weight.shape != (X.shape[1],) or not np.all(np.isfinite(weight) & (weight >= 0)):
             raise ValueError(f"weights must be {X.shape[1]} finite numbers, one per column, 0 or more, got {weight}")
         features = Features(X, max_categories=MOST_CATEGORIES)
-        origin = features.origins()
+        origin = features.origins
 
         # A few columns at a time: a copy of all would take as much memory as the rows themselves.
         used, at_once = np.flatnonzero(weight > 0), max(1, 2**22 // len(X))

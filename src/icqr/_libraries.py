@@ -292,12 +292,14 @@ class Encoder:
         library = core.library
         self.categories = library.categories
         self.features: Features | None = None
+        self.is_one_hot = False
         if core.prepares_rows:
             named = core.model.get_params().get(library.categorical) if library.categorical else None
             if named is not None and not isinstance(named, str) and isinstance(X, pd.DataFrame):  # not "from_dtype"
                 places = _places(named, list(X.columns), f"{library.categorical}={named!r}")
                 X = X.astype({X.columns[j]: "category" for j in places})
             self.features = Features(X, max_categories=getattr(core.model, library.max_categories or "", None))
+            self.is_one_hot = library.categories == "one-hot" and bool(self.features.categories)
         names = (self.features.names if self.features else None) or []
         # LightGBM takes a number for a position, and "a b" for "a_b".
         allowed = [name for name in names if isinstance(name, str) and set(library.forbidden).isdisjoint(name)]
@@ -307,7 +309,7 @@ class Encoder:
         """Return the rows as the model takes them."""
         if self.features is None:
             return X
-        if self._is_one_hot():
+        if self.is_one_hot:
             return self.features.one_hot(X)[0]
         rows = self.features.transform(X)
         if not isinstance(rows, pd.DataFrame):
@@ -324,12 +326,9 @@ class Encoder:
 
     def positions(self, column: int) -> IntArray:
         """Return the positions that a column of X has after encoding."""
-        if self.features is None or not self._is_one_hot():
+        if self.features is None or not self.is_one_hot:
             return np.array([column])
-        return np.flatnonzero(self.features.origins() == column)
-
-    def _is_one_hot(self) -> bool:
-        return self.features is not None and self.categories == "one-hot" and bool(self.features.categories)
+        return np.flatnonzero(self.features.origins == column)
 
     def settings(self, estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the library's own and these parameters, addressed to the model inside the estimator."""
@@ -473,17 +472,18 @@ def target_scale(estimator: Any, y: FloatArray, fit_params: Mapping[str, Any], o
 # -- Asking and checking fitted models -------------------------------------------------------------------------------
 
 
-def ask(model: Any, X: Any, library: Library, levels: Levels) -> FloatArray:
+def ask(model: Any, X: Any, levels: Levels, level_parameter: str | None) -> FloatArray:
     """Return (n, levels) predictions: down through pipelines to the model, and back through target transformers."""
     if isinstance(model, Pipeline):
         for _, step in model.steps[:-1]:
             X = X if step is None or step == "passthrough" else step.transform(X)
-        return ask(model.steps[-1][1], X, library, levels)
+        return ask(model.steps[-1][1], X, levels, level_parameter)
     if isinstance(model, TransformedTargetRegressor):
-        transformed = ask(model.regressor_, X, library, levels)
+        transformed = ask(model.regressor_, X, levels, level_parameter)
         return np.column_stack(
             [model.transformer_.inverse_transform(column[:, None]).ravel() for column in transformed.T]
         )
+    library = find_quantile_library(model, level_parameter)
     values = np.asarray(library.predict(model, X, levels), dtype=np.float64)
     return values[:, None] if values.ndim == 1 else values
 

@@ -28,7 +28,6 @@ from icqr._tables import (
     as_table,
     blocks,
     settle_kinds,
-    take_rows,
     warn_about_text,
 )
 from icqr.calibration import (
@@ -137,18 +136,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         array of shape (n, 2), or (n, 2, number of coverages) for a list
             Lower and upper bounds, lower ≤ upper.
         """
-        check_is_calibrated(self)
-        coverages = self._coverages(coverage)
-        X = self._check_table(X)
+        coverages, X = self._coverages(coverage), self._check_table(X)
 
         # Part 5: each row's group, its group's offset, and the bounds moved by it.
         groups = self._groups_of(X)
         offsets = [self.calibration_.offset_table(level, groups) for level in coverages]
+        bounds, _ = self._bounds(X)
         intervals = np.empty((len(coverages), len(X), 2))
-        for block in blocks(len(X)):
-            bounds, _ = self._bounds(take_rows(X, block))
+        for block in blocks(len(X)):  # whose numbers stay in the processor's cache
             for place, table in enumerate(offsets):
-                intervals[place, block] = self.conformity_.intervals(bounds, table[groups[block]])
+                intervals[place, block] = self.conformity_.intervals(bounds[block], table[groups[block]])
         return np.moveaxis(intervals, 0, 2) if is_list(coverage) else intervals[0]
 
     def explain(self, X: ArrayLike, coverage: float | None = None) -> pd.DataFrame:
@@ -172,23 +169,25 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             be so far that it lies outside of an interval of low coverage); the 90 % band (`band_lower`, `band_upper`)
             of the coverage that a calibration set of this size gives.
         """
-        check_is_calibrated(self)
         (level,) = self._coverages(None if coverage is None else [coverage])
         index = X.index if isinstance(X, pd.DataFrame) else None
         X = self._check_table(X)
+
+        # The interval of each row, as `predict_interval` makes it.
         groups = self._groups_of(X)
-        offsets, novelty = self.calibration_.offset_table(level, groups), self.calibration_.novelty
-        columns: dict[str, Any] = {name: np.empty(len(X), dtype) for name, dtype in EXPLAINED.items() if dtype != _TEXT}
-        for block in blocks(len(X)):
-            rows, labels = take_rows(X, block), groups[block]
-            bounds, columns["crossed"][block] = self._bounds(rows)
-            intervals = self.conformity_.intervals(bounds, offsets[labels])
-            columns["lower"][block], columns["upper"][block] = intervals.T
-            columns["median"][block] = np.clip(bounds[:, 1], self.conformity_.y_min, self.conformity_.y_max)
-            columns["collapsed"][block] = self.conformity_.collapsed(bounds, offsets[labels])
-            columns["novelty"][block] = (
-                np.nan if novelty is None else novelty.p_values(self.partition_.distance(rows), labels)
-            )
+        offsets = self.calibration_.offset_table(level, groups)[groups]
+        bounds, crossed = self._bounds(X)
+        lower, upper = self.conformity_.intervals(bounds, offsets).T
+        columns: dict[str, Any] = {
+            "lower": lower,
+            "median": np.clip(bounds[:, 1], self.conformity_.y_min, self.conformity_.y_max),
+            "upper": upper,
+            "crossed": crossed,
+            "collapsed": self.conformity_.collapsed(bounds, offsets),
+            "novelty": np.full(len(X), np.nan),
+        }
+        if self.calibration_.novelty is not None:
+            columns["novelty"] = self.calibration_.novelty.p_values(self.partition_.distance(X), groups)
         # What holds for a group holds for each of its rows; the last row of the certificate is for -1.
         for name, values in self.certificate(level).groups.items():
             columns[str(name)] = values.array.take(groups % len(values))
@@ -206,7 +205,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def certificate(self, coverage: float | None = None) -> Certificate:
         """Return what is promised at a coverage: for each group, and for all rows together."""
-        check_is_calibrated(self)
         (level,) = self._coverages(None if coverage is None else [coverage])
         return self.calibration_.certificate(level)
 
@@ -237,8 +235,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         A side that is not asked for is infinite; `Naive` has its prediction three times.
         """
         check_is_calibrated(self)
-        X = self._check_table(X)
-        return np.concatenate([self._bounds(take_rows(X, block))[0] for block in blocks(len(X))])
+        return self._bounds(self._check_table(X))[0]
 
     def assign(self, X: ArrayLike) -> IntArray:
         """Return the group of each row; -1 for rows of no known group."""
@@ -252,8 +249,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_calibrated(self)
         rows = self._check_rows(X, y)
-        scores, _ = self._scores(rows)
-        return self._groups_of(rows.X), scores
+        bounds, _ = self._bounds(rows.X)
+        return self._groups_of(rows.X), self.conformity_.scores(bounds, rows.y)
 
     def with_calibration(self, calibration: Calibration) -> Self:
         """Put a calibration made of fresh rows in place, and return the model itself, as `calibrate` does."""
@@ -281,16 +278,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def _calibrate(self, rows: Rows, guarantee: str) -> Self:
         """Score the calibration rows, and keep the scores of each group (part 4 of Algorithm 3)."""
         self._check_enough(rows)
-        groups, (scores, n_crossed) = self._groups_of(rows.X), self._scores(rows)
+        groups, (bounds, crossed) = self._groups_of(rows.X), self._bounds(rows.X)
+        scores = self.conformity_.scores(bounds, rows.y)
         novelty = None
         if hasattr(self.partition_, "distance"):
-            distances = [self.partition_.distance(take_rows(rows.X, block)) for block in blocks(len(rows))]
-            novelty = Novelty.of(np.concatenate(distances), groups, self.n_groups_)
+            novelty = Novelty.of(self.partition_.distance(rows.X), groups, self.n_groups_)
         calibration = Calibration.from_scores(
             self.conformity_, scores, groups, self.n_groups_, self.small_groups, guarantee, novelty
         )
         calibration.offset_table(self.coverage, np.arange(self.n_groups_))  # warns or raises for groups too small
-        self.n_crossed_ = {**self.n_crossed_, "calibration": n_crossed}
+        self.n_crossed_ = {**self.n_crossed_, "calibration": int(crossed.sum())}
         self.calibration_ = calibration
         return self
 
@@ -313,19 +310,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             crossed = np.zeros(len(point), dtype=np.bool_)
         return bounds_from_quantiles(quantiles, self.coverage_, side), crossed
 
-    def _scores(self, rows: Rows) -> tuple[FloatArray, int]:
-        """Return the rows' conformity scores, and how many rows' quantiles had to be sorted."""
-        scores, n_crossed = [], 0
-        for block in blocks(len(rows)):
-            bounds, crossed = self._bounds(take_rows(rows.X, block))
-            scores.append(self.conformity_.scores(bounds, rows.y[block]))
-            n_crossed += int(crossed.sum())
-        return np.concatenate(scores), n_crossed
-
     def _groups_of(self, X: Table) -> IntArray:
         """Return each row's group; labels that fit did not know are -1."""
-        parts = [self.partition_.assign(take_rows(X, block)) for block in blocks(len(X))]
-        labels = check_labels(parts[0] if len(parts) == 1 else np.concatenate(parts), len(X))
+        labels = check_labels(self.partition_.assign(X), len(X))
         return np.where(labels < self.n_groups_, labels, -1)
 
     # -- What fit begins with ----------------------------------------------------------------------------------------
@@ -442,7 +429,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(too_few_rows(len(calibration), self.coverage, self.symmetric))
 
     def _coverages(self, coverage: Coverages) -> list[float]:
-        """Return the coverages asked for, one or several; by default the model's own."""
+        """Return the coverages that a fitted model is asked for, one or several; by default its own."""
+        check_is_calibrated(self)
         coverages: list[Any] = (
             [self.coverage] if coverage is None else list(np.atleast_1d(np.asarray(coverage, object)))
         )
@@ -493,7 +481,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
 def check_is_calibrated(model: IntervalRegressor) -> None:
     """Raise scikit-learn's NotFittedError unless the model is fitted, and so calibrated."""
-    if not model.__sklearn_is_fitted__():  # before scikit-learn's own check, which asks for the model's tags first
+    if not hasattr(model, "calibration_"):  # before scikit-learn's own check, which asks for the model's tags first
         check_is_fitted(model)
 
 

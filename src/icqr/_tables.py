@@ -169,7 +169,7 @@ def column_kind(column: pd.Series[Any]) -> Kind:
         return "category"
     if pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
         return "number"
-    if _has_dates(column):
+    if column.dtype.kind in ("m", "M"):  # durations and dates, Arrow's too
         return "date"
     kind: Kind = "number"
     for value in column.dropna():
@@ -181,11 +181,6 @@ def column_kind(column: pd.Series[Any]) -> Kind:
                 "it into numbers or text first (dates, for example, into year, month, or days since a start)."
             )
     return kind
-
-
-def _has_dates(column: pd.Series[Any]) -> bool:
-    types = pd.api.types
-    return bool(types.is_datetime64_any_dtype(column.dtype) or types.is_timedelta64_dtype(column.dtype))
 
 
 def readable_columns(X: Table) -> list[int]:
@@ -271,7 +266,7 @@ def plain_numbers(X: pd.DataFrame) -> FloatArray | None:
 
 def as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     """Return a column that held numbers in training as plain numbers, or say why it isn't one."""
-    if _has_dates(column):
+    if column.dtype.kind in ("m", "M"):
         raise ValueError(
             f"Column {column.name!r} held numbers in training and now holds dates or durations ({column.dtype}). Turn "
             "them into the numbers that they were in training."
@@ -361,8 +356,9 @@ class Features:
 
     def __init__(self, X: Table, max_categories: int | None = None) -> None:
         self.categories: dict[Any, pd.Index[Any]] = {}
-        self.one_hot_codes: dict[Any, IntArray] = {}
         self.n_columns: int = X.shape[1]
+        # Of each column of the one-hot matrix: the column of X it comes from, and its category's code (-1: numbers).
+        self.origins, self.codes = np.arange(self.n_columns), np.full(self.n_columns, -1)
         self.names: list[Any] | None = list(X.columns) if isinstance(X, pd.DataFrame) else None
         if not isinstance(X, pd.DataFrame):
             self.empty: set[Any] = set(np.flatnonzero(np.isnan(X).all(axis=0)).tolist())
@@ -373,6 +369,7 @@ class Features:
                 self.empty = set(X.columns[np.asarray(np.isnan(numbers).all(axis=0))])
                 return
         self.empty = {name for name in X.columns if X[name].isna().all()}
+        one_hot: dict[Any, IntArray] = {}
         for name in X.columns.difference(list(self.empty), sort=False):
             kind = column_kind(X[name])
             if kind == "date":
@@ -388,7 +385,11 @@ class Features:
             counts = np.bincount(codes[codes >= 0], minlength=len(column.cat.categories))
             kept = _most_frequent(counts, max_categories)
             self.categories[name] = column.cat.categories[kept]
-            self.one_hot_codes[name] = _most_frequent(counts[kept], MOST_ONE_HOT)
+            one_hot[name] = _most_frequent(counts[kept], MOST_ONE_HOT)
+        if one_hot:
+            parts = [one_hot.get(name, np.array([-1])) for name in X.columns]
+            self.origins = np.repeat(np.arange(self.n_columns), [len(part) for part in parts])
+            self.codes = np.concatenate(parts)
 
     def transform(self, X: Table) -> Table:
         """Return rows in the form of the training rows: a DataFrame or a float array, as these were."""
@@ -421,17 +422,16 @@ class Features:
         The category is None for a numeric column. A missing, unknown or rare category (beyond the 255 most frequent
         ones) is a row of zeros.
         """
-        origin, codes = self._layout()
         names = [f"x{j}" for j in range(self.n_columns)] if self.names is None else self.names
         labels = [
             (names[j], None if code < 0 else self.categories[names[j]][code])
-            for j, code in zip(origin.tolist(), codes.tolist(), strict=True)
+            for j, code in zip(self.origins.tolist(), self.codes.tolist(), strict=True)
         ]
-        return self.one_hot_columns(X, np.arange(len(origin))), origin, labels
+        return self.one_hot_columns(X, np.arange(len(self.origins))), self.origins, labels
 
     def one_hot_columns(self, X: Table, positions: IntArray) -> FloatArray:
         """Return the columns at these positions of the one-hot matrix, as an array of their own."""
-        origin, codes = (part[positions] for part in self._layout())
+        origin, codes = self.origins[positions], self.codes[positions]
         if self.names is None:
             return np.array(np.asarray(self.transform(X))[:, origin], dtype=np.float64)
         frame = pd.DataFrame(align(X, self.names))
@@ -449,17 +449,6 @@ class Features:
             else:
                 matrix[:, places] = column.cat.codes.to_numpy()[:, None] == codes[places]
         return matrix
-
-    def origins(self) -> IntArray:
-        """Return the column of X that each column of the one-hot matrix comes from."""
-        return self._layout()[0]
-
-    def _layout(self) -> tuple[IntArray, IntArray]:
-        """Return the origin of each column of the one-hot matrix, and its category's code (-1: numbers)."""
-        if self.names is None or not self.one_hot_codes:
-            return np.arange(self.n_columns), np.full(self.n_columns, -1)
-        parts = [self.one_hot_codes.get(name, np.array([-1])) for name in self.names]
-        return np.repeat(np.arange(self.n_columns), [len(part) for part in parts]), np.concatenate(parts)
 
 
 def _most_frequent(counts: NDArray[np.integer[Any]], most: int | None) -> IntArray:

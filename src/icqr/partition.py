@@ -36,7 +36,7 @@ from icqr._clustering import (
 from icqr._libraries import core_of, find_quantile_library, seeded
 from icqr._messages import warn
 from icqr._rules import value_rule
-from icqr._tables import FloatArray, IntArray, Table, draw_rows, known_values, take_rows
+from icqr._tables import FloatArray, IntArray, Table, blocks, draw_rows, known_values, take_rows
 from icqr.quantiles import QuantileModel, bare
 
 #: Rows that are clustered without a clusterer of the user's own; and those on which k is looked for.
@@ -277,12 +277,16 @@ class KMeansPartition(BaseEstimator):
         """Return the group of each row's nearest centroid."""
         if self.k_ == 1:
             return np.zeros(len(X), dtype=np.intp)
-        return np.asarray(self.group_of_[self._nearest(self.space_.transform(X))], dtype=np.intp)
+        cells = [self._nearest(self.space_.transform(take_rows(X, block))) for block in blocks(len(X))]
+        return np.asarray(self.group_of_[np.concatenate(cells)], dtype=np.intp)
 
     def distance(self, X: Table) -> FloatArray:
         """Return each row's distance to its centroid, in the weighted space."""
-        Z = self.space_.transform(X)
-        return np.asarray(np.sqrt(((Z - self.centroids_[self._nearest(Z)]) ** 2).sum(axis=1)))
+        distances = np.empty(len(X))
+        for block in blocks(len(X)):
+            Z = self.space_.transform(take_rows(X, block))
+            distances[block] = np.sqrt(((Z - self.centroids_[self._nearest(Z)]) ** 2).sum(axis=1))
+        return distances
 
     def _nearest(self, Z: FloatArray) -> IntArray:
         if self.clusterer_ is None:

@@ -30,7 +30,7 @@ from icqr._libraries import (
     seeded,
     target_scale,
 )
-from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows
+from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, settle_kinds, take_rows
 
 #: The level of the median.
 MEDIAN = 0.5
@@ -139,14 +139,17 @@ class QuantileModel(BaseEstimator):
 
     def predict_sorted(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return the sorted quantiles, and which rows were not in order before."""
-        return self.predict_encoded(self.encoder_.encode(as_table(X)))
+        X = as_table(X)
+        # A block at a time, so that rows as the models take them are never all in memory.
+        parts = [self.predict_encoded(self.encoder_.encode(take_rows(X, block))) for block in blocks(len(X))]
+        quantiles, crossed = zip(*parts, strict=True)
+        return np.concatenate(quantiles), np.concatenate(crossed)
 
     def predict_encoded(self, rows: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Do the same for rows in the form that the models take."""
-        # The library is found again, not kept: its functions could not be pickled.
-        library = find_quantile_library(core_of(self.models_[0]).model, self.level_parameter)
-        tasks = [self.levels_] if library.joint else [(level,) for level in self.levels_]
-        answers = [ask(model, rows, library, task) for model, task in zip(self.models_, tasks, strict=True)]
+        tasks = [self.levels_] if len(self.models_) == 1 else [(level,) for level in self.levels_]
+        asked = zip(self.models_, tasks, strict=True)
+        answers = [ask(model, rows, levels, self.level_parameter) for model, levels in asked]
         quantiles = answers[0] if len(answers) == 1 else np.concatenate(answers, axis=1)
         if quantiles.shape != (len(rows), len(self.levels_)):
             raise ValueError(
@@ -203,7 +206,8 @@ class PointModel(BaseEstimator):
     def predict(self, X: Table) -> FloatArray:
         """Return the regressor's predictions."""
         X = as_table(X)
-        values = np.asarray(self.model_.predict(self.encoder_.encode(X)), dtype=np.float64).reshape(len(X), -1)
+        parts = [self.model_.predict(self.encoder_.encode(take_rows(X, block))) for block in blocks(len(X))]
+        values = np.concatenate(parts).astype(np.float64).reshape(len(X), -1)
         if values.shape[1] != 1 or not np.isfinite(values).all():
             raise ValueError(f"the regressor must predict one finite number per row, got shape {values.shape}")
         return self.scale_.unscaled(values[:, 0])
