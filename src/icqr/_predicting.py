@@ -40,7 +40,7 @@ from icqr.calibration import (
     rows_needed,
     too_few_rows,
 )
-from icqr.conformity import CONFORMITIES, SIDES, Conformity
+from icqr.conformity import CONFORMITIES, SIDES, Conformity, width_floor
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, bare, is_prefit
@@ -108,6 +108,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     random_state: Any
     n_jobs: int | None
     model_: PointModel | QuantileModel
+    conformity_: Conformity
     columns_: pd.Index[Any] | None
     partition_: Any
     n_groups_: int
@@ -274,6 +275,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         check_is_calibrated(self)
         self._check_parameters()
         return self._calibrate(self._check_rows(X, y), self._fresh_guarantee)
+
+    def _look_at_training_bounds(self, train: Rows) -> None:
+        """Count the training rows whose quantiles had to be sorted; learn the smallest divisor of scaled scores."""
+        bounds, crossed = self._bounds(train.X)
+        self.n_crossed_["train"] = int(crossed.sum())
+        if self.conformity != "cqr":
+            self.conformity_ = replace(self.conformity_, floor=width_floor(self.conformity_.widths(bounds)))
 
     def _calibrate(self, rows: Rows, guarantee: str) -> Self:
         """Score the calibration rows, and keep the scores of each group (part 4 of Algorithm 3)."""

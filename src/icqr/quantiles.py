@@ -30,6 +30,7 @@ from icqr._libraries import (
     seeded,
     target_scale,
 )
+from icqr._rows import Rows
 from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, settle_kinds, take_rows
 
 #: The level of the median.
@@ -165,6 +166,31 @@ class QuantileModel(BaseEstimator):
         quantiles = self.scale_.unscaled(quantiles)
         crossed = np.asarray((quantiles[:, 1:] < quantiles[:, :-1]).any(axis=1))
         return (np.sort(quantiles, axis=1) if crossed.any() else quantiles), crossed
+
+
+def fit_quantiles(
+    estimator: Any, rows: Rows, levels: Levels, seed: int, n_jobs: int | None, fit_params: Mapping[str, Any]
+) -> QuantileModel:
+    """Fit any estimator as a quantile model; where it leaves seed and jobs open, it gets these.
+
+    Examples
+    --------
+    >>> rows = Rows(np.linspace(0, 1, 200)[:, None], np.linspace(0, 1, 200), np.arange(200))
+    >>> fit_quantiles(None, rows, (0.25, 0.75), seed=0, n_jobs=None, fit_params={}).levels_
+    (0.25, 0.75)
+    """
+    model = _quantile_model(estimator, seed)
+    for part in (model, model.estimator):
+        if isinstance(part, QuantileModel | ResidualQuantiles) and part.n_jobs is None:
+            part.set_params(n_jobs=n_jobs)
+    return model.fit(rows.X, rows.y, levels, **fit_params)
+
+
+def _quantile_model(estimator: Any, seed: int) -> QuantileModel:
+    """Return a copy of any estimator as a quantile model, seeded where it has no seed of its own."""
+    model: QuantileModel = copied(estimator) if isinstance(estimator, QuantileModel) else QuantileModel()
+    model.set_params(estimator=seeded(bare(estimator), seed))
+    return model
 
 
 class PointModel(BaseEstimator):
@@ -445,8 +471,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         check_levels(self.levels)
         validate_data(self, X, skip_check_array=True)
         folds, seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
-        model = copied(self.estimator) if isinstance(self.estimator, QuantileModel) else QuantileModel(self.estimator)
-        model.set_params(estimator=seeded(bare(self.estimator), seed))
+        model = _quantile_model(self.estimator, seed)
         self._check_base(model, X)
         if core_of(model.estimator).prepares_rows:
             X = settle_kinds(X)

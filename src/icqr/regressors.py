@@ -6,7 +6,6 @@ _predicting.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -27,12 +26,11 @@ from icqr._predicting import (
 )
 from icqr._rows import Rows, naming
 from icqr._rules import describe_groups, describe_partition
-from icqr._tables import Features, FloatArray, Table, blocks, take_rows
+from icqr._tables import Features, FloatArray, Table
 from icqr.calibration import Calibration, NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
-from icqr.conformity import width_floor
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition, WholePartition
-from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, bare, cross_fit, is_prefit
+from icqr.quantiles import PointModel, ResidualQuantiles, bare, cross_fit, fit_quantiles, is_prefit
 from icqr.selection import group_numbers, select
 
 #: Training rows from which groups are put into words.
@@ -188,7 +186,9 @@ class QR(IntervalRegressor):
         if any(rows is not None for rows in calibration):
             raise ValueError(NO_CALIBRATION)
         train, _, params, seeds = self._prepare(X, y, None, None, fit_params, calibrates="none")
-        self.model_ = _fit_quantiles(self, train, seeds.model, params)
+        levels = quantile_levels(self.coverage, self.side)
+        self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
+        self._look_at_training_bounds(train)
         _put_into_one_group(self, train)
         self.calibration_ = NoCalibration.of(self.conformity_, self.coverage_, NOT_CALIBRATED)
         return self
@@ -294,7 +294,9 @@ class CQR(IntervalRegressor):
         train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
 
         # 1. Estimate the conditional quantiles.
-        self.model_ = _fit_quantiles(self, train, seeds.model, params)
+        levels = quantile_levels(self.coverage, self.side)
+        self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
+        self._look_at_training_bounds(train)
 
         # 2. One offset for all rows.
         _put_into_one_group(self, train)
@@ -454,7 +456,9 @@ class ICQR(IntervalRegressor):
         self._check_columns_can_group(train, calibration)
 
         # Part 1: estimate the conditional quantiles.
-        self.model_ = _fit_quantiles(self, train, seeds.model, params)
+        levels = quantile_levels(self.coverage, self.side)
+        self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
+        self._look_at_training_bounds(train)
 
         # Part 2: weigh the columns by permutation importance (Algorithm 2).
         partition: Any = KMeansPartition() if self.partition is None else copied(self.partition)
@@ -577,31 +581,7 @@ class ICQR(IntervalRegressor):
 # -- Steps of fit ----------------------------------------------------------------------------------------------------
 
 
-def _fit_quantiles(method: Any, train: Rows, seed: int, fit_params: dict[str, Any]) -> QuantileModel:
-    """Fit the quantile model at the levels that coverage and side ask for; learn the floor of scaled scores."""
-    estimator = method.estimator
-    model = copied(estimator) if isinstance(estimator, QuantileModel) else QuantileModel(estimator)
-    model.set_params(estimator=seeded(bare(estimator), seed))
-    if model.n_jobs is None:
-        model.set_params(n_jobs=method.n_jobs)
-    if isinstance(model.estimator, ResidualQuantiles) and model.estimator.n_jobs is None:
-        model.estimator.set_params(n_jobs=method.n_jobs)
-    levels = quantile_levels(method.coverage, method.side)
-    model.fit(train.X, train.y, levels, **fit_params)
-
-    n_crossed, widths = 0, []
-    for block in blocks(len(train)):
-        quantiles, crossed = model.predict_sorted(take_rows(train.X, block))
-        n_crossed += int(crossed.sum())
-        if method.conformity != "cqr":
-            widths.append(method.conformity_.widths(bounds_from_quantiles(quantiles, method.coverage, method.side)))
-    method.n_crossed_["train"] = n_crossed
-    if widths:
-        method.conformity_ = replace(method.conformity_, floor=width_floor(np.concatenate(widths)))
-    return model
-
-
-def _put_into_one_group(method: Any, train: Rows) -> None:
+def _put_into_one_group(method: IntervalRegressor, train: Rows) -> None:
     """Judge every row with all others, as methods without groups do."""
     method.partition_ = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
     method.n_groups_ = 1
