@@ -18,7 +18,7 @@ from functools import partial
 from importlib.util import find_spec
 from queue import Empty, SimpleQueue
 from signal import SIG_IGN, SIGINT, signal
-from threading import Thread, current_thread, main_thread
+from threading import Event, current_thread, main_thread
 from typing import Any, TypeAlias, TypeVar
 
 import dask
@@ -26,7 +26,7 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from distributed import CancelledError, Client, Future, KilledWorker, WorkerPlugin, get_client
+from distributed import Client, Future, KilledWorker, WorkerPlugin, get_client, worker_client
 from sklearn.base import clone
 
 from icqr._libraries import class_names, seeded
@@ -37,8 +37,15 @@ from icqr.calibration import quantile_levels
 from icqr.quantiles import PointModel, QuantileModel, bare
 from icqr.regressors import Naive
 
+Collection: TypeAlias = dd.DataFrame | dd.Series | da.Array
 Progress: TypeAlias = Callable[[str, int, int], None]
 T = TypeVar("T")
+
+#: Local estimators for which their library has one that trains on a cluster.
+DASK_TWINS = {
+    "lightgbm.LGBMRegressor": "lightgbm.DaskLGBMRegressor",
+    "xgboost.XGBRegressor": "xgboost.dask.DaskXGBRegressor",
+}
 
 #: Seconds without a worker that can work, after which we give up.
 PATIENCE = 120.0
@@ -163,28 +170,14 @@ def computed(parts: Sequence[Any], step: str) -> list[Future]:
     long.
     """
     client, report = current_client(), _progress.get()
-    done: SimpleQueue[Future] = SimpleQueue()
     with dask.config.set(_LARGE_MODELS):
         futures: list[Future] = client.compute(list(parts))
+    finished: SimpleQueue[Future] = SimpleQueue()
     for future in futures:
-        future.add_done_callback(done.put)
+        future.add_done_callback(finished.put)
 
-    count, seconds_idle = 0, 0
-    while count < len(futures):
-        try:
-            future = done.get(timeout=1.0)
-        except Empty:
-            # A scheduler's own `no-workers-timeout` is off by default, and leaves out tasks of paused workers.
-            workers = client.scheduler_info(n_workers=-1)["workers"].values()
-            seconds_idle = 0 if any(worker["status"] == "running" for worker in workers) else seconds_idle + 1
-            if seconds_idle > PATIENCE and not workers:
-                raise LostWorkerError(f"the cluster has had no worker for {PATIENCE:g} s; start some") from None
-            if seconds_idle > PATIENCE:
-                raise LostWorkerError(
-                    f"the memory of all {len(workers)} workers has been too full to go on for {PATIENCE:g} s, so that "
-                    f"Dask has paused them. {_ADVICE}"
-                ) from None
-            continue
+    for count in range(1, len(futures) + 1):
+        future = _next_finished(finished, client)
         if future.status != "finished":
             try:
                 future.result()  # raises what the block raised
@@ -193,10 +186,28 @@ def computed(parts: Sequence[Any], step: str) -> list[Future]:
                     f"workers ended again and again at the same block ({error}). Most often a block is too large for "
                     f"a worker's memory. {_ADVICE}"
                 ) from error
-        count, seconds_idle = count + 1, 0
         if report is not None:
             report(step, count, len(futures))
     return futures
+
+
+def _next_finished(finished: SimpleQueue[Future], client: Client) -> Future:
+    """Wait for the next part, however long it takes, while there is a worker that can work."""
+    seconds_idle, workers = 0, {}
+    while seconds_idle <= PATIENCE:
+        try:
+            return finished.get(timeout=1.0)
+        except Empty:
+            # A scheduler's own `no-workers-timeout` is off by default, and leaves out tasks of paused workers.
+            workers = client.scheduler_info(n_workers=-1)["workers"]
+            is_idle = all(worker["status"] != "running" for worker in workers.values())
+            seconds_idle = seconds_idle + 1 if is_idle else 0
+    if not workers:
+        raise LostWorkerError(f"the cluster has had no worker for {PATIENCE:g} s; start some")
+    raise LostWorkerError(
+        f"the memory of all {len(workers)} workers has been too full to go on for {PATIENCE:g} s, so that Dask has "
+        f"paused them. {_ADVICE}"
+    )
 
 
 def gathered(parts: Sequence[Any], step: str) -> list[Any]:
@@ -216,10 +227,10 @@ def reduced(parts: Sequence[Any], merge: Callable[[Sequence[T]], T], step: str) 
 
 def is_collection(X: Any) -> bool:
     """Tell whether X is a Dask DataFrame, Series or Array."""
-    return isinstance(X, dd.DataFrame | dd.Series | da.Array)
+    return isinstance(X, Collection)
 
 
-def check_table(X: Any) -> Any:
+def check_table(X: Collection) -> Collection:
     """Return a Dask DataFrame or a two-dimensional Dask Array of whole rows, or say what is wrong with it."""
     if not is_collection(X) or X.ndim != 2:
         raise TypeError(
@@ -229,7 +240,7 @@ def check_table(X: Any) -> Any:
     return X if isinstance(X, dd.DataFrame) or X.numblocks[1] == 1 else X.rechunk({1: -1})
 
 
-def delayed_blocks(collection: Any) -> list[Any]:
+def delayed_blocks(collection: Collection) -> list[Any]:
     """Return the blocks of a collection, one below the other, as delayed objects.
 
     Of files only the columns are read that are used. Dask's full optimization would do more: join blocks of a DataFrame
@@ -256,7 +267,7 @@ class DaskRows:
     stops: IntArray
 
     @classmethod
-    def of(cls, X: Any, y: Any, seed: int = 0) -> DaskRows:
+    def of(cls, X: Collection, y: Collection, seed: int = 0) -> DaskRows:
         """Pair the blocks of two collections; lengths that Dask does not know are counted, by reading y alone."""
         X = check_table(X)
         if not is_collection(y) or y.ndim != 1:
@@ -376,16 +387,11 @@ def train_on_cluster(model: Any, rows: DaskRows, X: Table, y: FloatArray, seed: 
     limits = (-math.inf if model.y_min is None else model.y_min, math.inf if model.y_max is None else model.y_max)
     coding = {"encoder": fitted.encoder_, "scale": fitted.scale_, "limits": limits}
     pairs = rows.map(_encoded, **coding)
-    examples = _encoded(X[:1], y[:1], 0, **coding)
+    example = _encoded(X[:1], y[:1], 0, **coding)
 
     params = {**estimator.get_params(), **twin.get_params()}
     trainers = [type(estimator)(**{**params, **settings}) for settings in tasks]
-
-    def train(client: Client, blocks: list[Future]) -> list[Any]:
-        encoded = _as_collection(blocks[: len(pairs)], examples[0]), _as_collection(blocks[len(pairs) :], examples[1])
-        return [_fit_on_cluster(trainer.set_params(client=client), *encoded) for trainer in trainers]
-
-    models = _trained(train, [pair[place] for place in (0, 1) for pair in pairs])
+    models = _trained(trainers, [pair[0] for pair in pairs], [pair[1] for pair in pairs], example)
     if isinstance(fitted, PointModel):
         fitted.model_ = models[0]
     else:
@@ -397,61 +403,60 @@ def _encoded(X: Table, y: Any, number: int, encoder: Any, scale: Any, limits: tu
     return encoder.encode(X), scale.scaled(check_target(y, len(X), limits))
 
 
-def _as_collection(blocks: Sequence[Future], example: Any) -> Any:
-    """Return blocks that the workers hold as a Dask DataFrame or Array; the example is a block of one row."""
-    if isinstance(example, pd.DataFrame):
-        return dd.from_delayed(blocks, meta=example[:0], verify_meta=False)
-    shape = (math.nan, *example.shape[1:])
-    return da.concatenate([da.from_delayed(block, shape, float) for block in blocks], allow_unknown_chunksizes=True)
+def _trained(trainers: list[Any], tables: list[Any], targets: list[Any], example: tuple[Any, Any]) -> list[Any]:
+    """Return the local models that Dask estimators learn; if a worker is lost, start anew, and give up by name.
 
-
-def _fit_on_cluster(estimator: Any, X: Any, y: Any) -> Any:
-    """Fit a Dask estimator, and return the local model that has learned the same."""
-    estimator.fit(X, y)
-    if hasattr(estimator, "to_local"):  # LightGBM
-        return estimator.to_local()
-    model = local_twin(estimator)
-    model.load_model(estimator.get_booster().save_raw("ubj"))
-    return model
-
-
-def _trained(train: Callable[[Client, list[Future]], T], parts: Sequence[Any]) -> T:
-    """Return what training by a library's own workers gives; if a worker is lost, start anew, and give up by name.
-
-    LightGBM's workers talk to each other, and one that waits for another that is gone waits for ever. So training has a
-    client of its own, and Dask tells us when a worker goes: we then close that client, which withdraws all that it
-    asked for, and restart the other workers. There is no other way to stop them.
+    LightGBM's workers talk to each other, and one that waits for another that is gone waits for ever. Nothing but its
+    end stops it. So training is one task of the cluster, and if any worker goes meanwhile, the task is withdrawn and
+    the other workers are restarted.
     """
-    client, lost = current_client(), list[str]()
+    client, lost = current_client(), set[str]()
     for _ in range(ATTEMPTS):
         # Held by the workers, so that each estimator is trained without reading the rows again.
-        held = computed(parts, "encoding")
-        asking = Client(client.scheduler.address, security=client.security, set_as_default=False)
-        lost.clear()
+        held = computed([*tables, *targets], "encoding")
+        keys, workers, is_over = [future.key for future in held], set(client.nthreads()), Event()
+        training = client.submit(_train, trainers, keys[: len(tables)], keys[len(tables) :], example, pure=False)
+        training.add_done_callback(lambda _, is_over=is_over: is_over.set())
+        while not is_over.wait(timeout=1.0) and workers <= set(client.nthreads()):
+            pass
+        if training.status == "finished":
+            return list(training.result())
 
-        def on_event(event: tuple[float, dict[str, Any]], asking: Client = asking) -> None:
-            if event[1].get("action") == "remove-worker":
-                lost.append(event[1]["worker"])
-                Thread(target=asking.close, daemon=True).start()  # events come to a thread that must not wait
-
-        client.subscribe_topic("all", on_event)
-        try:
-            with asking.as_current(), warnings.catch_warnings():
-                # LightGBM says so whether n_jobs was set or not: a worker's threads are Dask's.
-                warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored", UserWarning)
-                return train(asking, [Future(future.key, asking) for future in held])
-        except (Exception, CancelledError):
-            if not lost:
-                time.sleep(1.0)  # a library may notice the loss before Dask tells of it
-            if not lost:
-                raise
-            warn(f"A worker was lost while training ({', '.join(lost)}).")
-        finally:
-            client.unsubscribe_topic("all")
-            asking.close()
+        time.sleep(1.0)  # a library may notice the loss before Dask does
+        lost = workers - set(client.nthreads())
+        if not lost:
+            training.result()  # raises what the library raised
+        warn(f"A worker was lost while training ({', '.join(lost)}).")
+        training.cancel()
         client.restart_workers(list(client.nthreads()), raise_for_error=False)
     raise LostWorkerError(
         f"training was started {ATTEMPTS} times, and each time a worker was lost ({', '.join(lost)}). Most often its "
         "memory is too small for the rows it must hold: give the workers more memory, use more of them, or train on "
         "fewer rows."
     )
+
+
+def _train(trainers: list[Any], tables: list[str], targets: list[str], example: tuple[Any, Any]) -> list[Any]:
+    """Train Dask estimators on blocks that the workers hold under these keys, and return local models like them."""
+    with worker_client() as client, warnings.catch_warnings():
+        # LightGBM says so whether n_jobs was set or not: a worker's threads are Dask's.
+        warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored", UserWarning)
+        X = _as_collection([Future(key, client) for key in tables], example[0])
+        y = _as_collection([Future(key, client) for key in targets], example[1])
+        models = []
+        for trainer in trainers:
+            trainer.set_params(client=client).fit(X, y)
+            if hasattr(trainer, "to_local"):  # LightGBM
+                models.append(trainer.to_local())
+            else:
+                models.append(local_twin(trainer))
+                models[-1].load_model(trainer.get_booster().save_raw("ubj"))
+    return models
+
+
+def _as_collection(blocks: Sequence[Future], example: Any) -> Collection:
+    """Return blocks that the workers hold as a Dask DataFrame or Array; the example is a block of one row."""
+    if isinstance(example, pd.DataFrame):
+        return dd.from_delayed(blocks, meta=example[:0], verify_meta=False)
+    shape = (math.nan, *example.shape[1:])
+    return da.concatenate([da.from_delayed(block, shape, float) for block in blocks], allow_unknown_chunksizes=True)
