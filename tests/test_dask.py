@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import icqr
 from icqr._predicting import EXPLAINED
 from icqr.calibration import COVERAGES, Calibration, SelectedCalibration
-from icqr.dask import CQR, ICQR, QR, Naive, connect, on_dask, progress, sample, write_parquet
+from icqr.dask import CQR, ICQR, QR, Naive, connect, on_dask, progress, write_parquet
 
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
@@ -393,12 +393,6 @@ def test_groups_by_difficulty_come_from_rows_that_the_model_has_not_seen(
     if partition != "auto":
         easier, harder = np.sort(model.groups_["offset_upper"])
         assert harder > 1.5 * easier
-
-
-def test_a_sample_of_all_rows_is_all_rows(client: Any, rows: Any, frames: Any) -> None:
-    X, y = sample(*frames, rows=10_000)
-    pd.testing.assert_frame_equal(X, rows[0].reset_index(drop=True))
-    np.testing.assert_array_equal(y, rows[1])
 
 
 # -- Named errors ----------------------------------------------------------------------------------------------------

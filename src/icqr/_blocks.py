@@ -59,6 +59,7 @@ def calibration_in_blocks(model: IntervalRegressor, reduce: Reduce, coverages: S
         Of more than `MOST_SCORES` scores, only those are kept that these coverages and the model's own need.
     """
 
+    # Group sizes, and the distances that new rows will be compared with.
     def merge(parts: Sequence[tuple[IntArray, Novelty | None]]) -> tuple[IntArray, Novelty | None]:
         sizes, novelties = zip(*parts, strict=True)
         compared = [novelty for novelty in novelties if novelty is not None]
@@ -68,8 +69,9 @@ def calibration_in_blocks(model: IntervalRegressor, reduce: Reduce, coverages: S
     total, conformity = int(sizes.sum()), model.conformity_
     if total < rows_needed(model.coverage, conformity.symmetric):
         raise ValueError(too_few_rows(total, model.coverage, conformity.symmetric))
-    settings = model.small_groups, model.calibration_.guarantee, novelty
 
+    # All scores, or those of the ranks that the coverages need.
+    settings = model.small_groups, model.calibration_.guarantee, novelty
     n_sides = 1 if conformity.symmetric else 2
     if total * n_sides <= MOST_SCORES:
         calibration = Calibration(conformity, reduce(lambda block: block.scores, _merged_scores), *settings)

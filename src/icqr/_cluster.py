@@ -57,8 +57,6 @@ _ADVICE = (
     "Make blocks smaller (X.repartition(partition_size='32MB'), X.rechunk((100_000, -1)), or Parquet files with "
     "smaller row groups), or give each worker more memory: a worker needs about 300 MB and ten times a block."
 )
-# A model with millions of scores is large, and goes to each worker once: no reason for Dask to warn.
-_LARGE_MODELS = {"distributed.admin.large-graph-warning-threshold": "10GB"}
 _progress: ContextVar[Progress | None] = ContextVar("icqr_progress", default=None)
 
 
@@ -170,7 +168,8 @@ def computed(parts: Sequence[Any], step: str) -> list[Future]:
     long.
     """
     client, report = current_client(), _progress.get()
-    with dask.config.set(_LARGE_MODELS):
+    # A model with many trees is large, and goes to each worker once: no reason for Dask to warn.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "10GB"}):
         futures: list[Future] = client.compute(list(parts))
     finished: SimpleQueue[Future] = SimpleQueue()
     for future in futures:
@@ -275,17 +274,20 @@ class DaskRows:
                 "with X on a cluster, y must be a Dask Series or a one-dimensional Dask Array, got "
                 f"{type(y).__name__}; for a column of the same DataFrame pass y=frame['name']"
             )
+
         tables, targets = delayed_blocks(X), delayed_blocks(y)
         if len(tables) != len(targets):
             raise ValueError(
                 f"X and y must be cut into the same blocks, got {len(tables)} and {len(targets)}; make both from one "
                 "DataFrame, or bring them into line by repartition (DataFrames) or rechunk (Arrays)"
             )
+
         known = isinstance(y, da.Array) and not np.isnan(y.chunks[0]).any()
         counts = y.chunks[0] if known else gathered(on_each(len, targets), "counting rows")
         lengths = np.array(counts, dtype=np.intp)
         if not lengths.any():
             raise ValueError("X has 0 rows in all its blocks; at least one is needed")
+
         # A block without targets is not read again: that X has no rows in it either is checked now.
         empty = np.flatnonzero(lengths == 0).tolist()
         counts = gathered(on_each(len, [tables[number] for number in empty]), "counting rows") if empty else []
@@ -304,6 +306,7 @@ class DaskRows:
 
     def split(self, size: int) -> tuple[DaskRows, DaskRows]:
         """Return random rows, the same share of every block and at most as many as there are, and the others."""
+        # In whole numbers of Python, which have no limit: a size times a number of rows may pass 64 bits.
         ends = [min(size, self.total) * int(end) // max(self.total, 1) for end in np.cumsum(self.stops - self.starts)]
         middles = self.starts + np.diff(ends, prepend=0)
         return replace(self, stops=middles), replace(self, starts=middles)
@@ -319,6 +322,7 @@ class DaskRows:
 def _on_block(
     function: Callable[..., T], seed: int, X: Any, y: Any, place: tuple[int, int, int, int], **common: Any
 ) -> T:
+    """Apply a function to the range of a block that the rows take of it."""
     number, length, start, stop = place
     with naming(f"block {number}"):
         if not len(X) == len(y) == length:

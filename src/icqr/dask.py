@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 try:
     import dask
@@ -34,6 +34,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from icqr import regressors
 from icqr._blocks import calibration_in_blocks, score_block
 from icqr._cluster import (
+    DASK_TWINS,
+    Collection,
     DaskRows,
     LostWorkerError,
     as_pair,
@@ -77,23 +79,19 @@ __all__ = [
     "LostWorkerError",
     "Naive",
     "connect",
-    "coverage_counts",
     "dashboard",
     "on_dask",
     "progress",
-    "sample",
     "write_parquet",
 ]
 
+#: Rows with their targets.
+Pair: TypeAlias = tuple[Table, FloatArray]
+M = TypeVar("M", bound=IntervalRegressor)
 T = TypeVar("T")
 
 #: Importance, groups and models without a Dask estimator are learned from a sample of this many rows.
 SAMPLE_ROWS = 200_000
-#: Local estimators for which there is one that trains on the cluster.
-_DASK_TWINS = {
-    "lightgbm.LGBMRegressor": "lightgbm.DaskLGBMRegressor",
-    "xgboost.XGBRegressor": "xgboost.dask.DaskXGBRegressor",
-}
 
 
 # -- The methods -----------------------------------------------------------------------------------------------------
@@ -102,12 +100,14 @@ _DASK_TWINS = {
 class _OnDask(IntervalRegressor):
     """What a method needs to take Dask collections; tables go to the local class."""
 
+    _local_class: ClassVar[type[IntervalRegressor]]
+
     def fit(
         self,
-        X: Any,
-        y: Any,
-        X_calibration: Any = None,
-        y_calibration: Any = None,
+        X: Collection,
+        y: Collection,
+        X_calibration: Collection | None = None,
+        y_calibration: Collection | None = None,
         *,
         sample_rows: int = SAMPLE_ROWS,
         coverages: Sequence[float] = COVERAGES,
@@ -153,7 +153,7 @@ class _OnDask(IntervalRegressor):
         if on_cluster:
             model = train_on_cluster(self, train, X_train, y_train, model_seed)
             params["estimator"] = FrozenEstimator(model)
-        elif (twin := _DASK_TWINS.get(class_names(self.estimator)[0])) and len(X_train) < train.total:
+        elif (twin := DASK_TWINS.get(class_names(self.estimator)[0])) and len(X_train) < train.total:
             warn(
                 f"{type(self.estimator).__name__} is fitted on a sample of {len(X_train)} of {train.total} training "
                 f"rows; {twin} trains on all of them, on the cluster."
@@ -162,8 +162,8 @@ class _OnDask(IntervalRegressor):
         # Parts 2 and 3: importance and groups, by the local class from the sample.
         if "small_groups" in params:
             params["small_groups"] = "infinite"  # groups may be small in the sample, and large enough in all rows
-        local = _local_class(type(self))(**params).fit(X_train, y_train, *calibration, **fit_params)
-        local.set_params(**{**self.get_params(deep=False), "estimator": local_twin(self.estimator)})
+        local = self._local_class(**params).fit(X_train, y_train, *calibration, **fit_params)
+        local.set_params(**self.to_local().get_params(deep=False))
         if on_cluster:
             local.model_.set_params(estimator=model.estimator)
             local.n_train_ = train.total
@@ -176,7 +176,7 @@ class _OnDask(IntervalRegressor):
         _with_state(self, local)
         return self
 
-    def calibrate(self, X: Any, y: Any, *, coverages: Sequence[float] = COVERAGES) -> Self:
+    def calibrate(self, X: Collection, y: Collection, *, coverages: Sequence[float] = COVERAGES) -> Self:
         """Replace the calibration by fresh rows; model and groups stay as they are.
 
         Parameters
@@ -196,9 +196,9 @@ class _OnDask(IntervalRegressor):
         if not is_collection(X) or isinstance(self, regressors.QR):  # which refuses
             return super().calibrate(X, y)
         _check_columns(self, X)
-        return self.with_calibration(_calibration(self, DaskRows.of(X, y), coverages))
+        return self.with_calibration(_calibration(self.to_local(), DaskRows.of(X, y), coverages))
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Collection) -> Collection:
         """Predict the median (`Naive`: the regressor's own prediction).
 
         Of a Dask DataFrame lazily as a Series with its index, of a Dask Array as an Array.
@@ -207,7 +207,7 @@ class _OnDask(IntervalRegressor):
             return super().predict(X)
         return _mapped(self, "predict", X, pd.Series(dtype=np.float64, name="prediction"))
 
-    def predict_interval(self, X: Any, coverage: Coverages = None) -> Any:
+    def predict_interval(self, X: Collection, coverage: Coverages = None) -> Collection:
         """Predict intervals.
 
         Parameters
@@ -229,7 +229,7 @@ class _OnDask(IntervalRegressor):
         like = pd.DataFrame(columns=interval_names(coverage), dtype=np.float64)
         return _mapped(self, "predict_interval", X, like, self.coverage if coverage is None else coverage)
 
-    def explain(self, X: Any, coverage: float | None = None) -> Any:
+    def explain(self, X: Collection, coverage: float | None = None) -> Collection:
         """Say for each row how its interval came about and what is promised.
 
         Of Dask collections lazily as a DataFrame, with X's index if X is a DataFrame.
@@ -239,22 +239,28 @@ class _OnDask(IntervalRegressor):
         like = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in EXPLAINED.items()})
         return _mapped(self, "explain", X, like, self.coverage if coverage is None else coverage)
 
-    def to_local(self) -> Any:
+    def to_local(self) -> IntervalRegressor:
         """Return the same model as an object of the local class, which needs no Dask."""
         params = {**self.get_params(deep=False), "estimator": local_twin(self.estimator)}
-        return _with_state(_local_class(type(self))(**params), self)
+        return _with_state(self._local_class(**params), self)
 
 
 class Naive(_OnDask, regressors.Naive):
     """`icqr.Naive` for Dask collections: the same parameters, methods and results. See `ICQR` here."""
 
+    _local_class = regressors.Naive
+
 
 class QR(_OnDask, regressors.QR):
     """`icqr.QR` for Dask collections: the same parameters, methods and results. See `ICQR` here."""
 
+    _local_class = regressors.QR
+
 
 class CQR(_OnDask, regressors.CQR):
     """`icqr.CQR` for Dask collections: the same parameters, methods and results. See `ICQR` here."""
+
+    _local_class = regressors.CQR
 
 
 class ICQR(_OnDask, regressors.ICQR):
@@ -281,8 +287,10 @@ class ICQR(_OnDask, regressors.ICQR):
     (500, 2)
     """
 
+    _local_class = regressors.ICQR
 
-def on_dask(model: IntervalRegressor) -> Any:
+
+def on_dask(model: IntervalRegressor) -> _OnDask:
     """Return a local model, fitted here or loaded from a file, as one that takes Dask collections.
 
     Examples
@@ -297,16 +305,12 @@ def on_dask(model: IntervalRegressor) -> Any:
     if isinstance(model, _OnDask):
         return model
     for kind in (Naive, QR, CQR, ICQR):
-        if isinstance(model, _local_class(kind)):
+        if isinstance(model, kind._local_class):
             return _with_state(kind(**model.get_params(deep=False)), model)
     raise TypeError(f"model must be Naive, QR, CQR or ICQR, got {type(model).__name__}")
 
 
-def _local_class(kind: type[_OnDask]) -> Any:
-    return next(parent for parent in kind.__mro__ if parent.__module__ == regressors.__name__)
-
-
-def _with_state(model: Any, other: IntervalRegressor) -> Any:
+def _with_state(model: M, other: IntervalRegressor) -> M:
     """Return a model with all that another has learned, in place of what it has learned itself."""
     settings = {name: value for name, value in vars(model).items() if not name.endswith("_")}
     learned = {name: value for name, value in vars(other).items() if name.endswith("_")}
@@ -314,20 +318,22 @@ def _with_state(model: Any, other: IntervalRegressor) -> Any:
     return model
 
 
-def _for_workers(model: _OnDask, coverages: Sequence[float] = (), with_novelty: bool = False) -> Any:
+def _for_workers(
+    model: IntervalRegressor, coverages: Sequence[float] = (), with_novelty: bool = False
+) -> IntervalRegressor:
     """Return the local model as workers use it: each task with one thread, without the scores that they don't need.
 
     Up to 5,000,000 scores and distances are kept: more than the rest of the model, and each worker gets a copy.
     """
-    local = model.to_local() if isinstance(model, _OnDask) else copy.copy(model)
-    calibration = reduced_to(local.calibration_, coverages)
-    local.calibration_ = calibration if with_novelty else replace(calibration, novelty=None)
+    light = copy.copy(model)
+    calibration = reduced_to(model.calibration_, coverages)
+    light.calibration_ = calibration if with_novelty else replace(calibration, novelty=None)
     # Dask's workers set OMP_NUM_THREADS=1. LightGBM alone takes all cores unless its own parameter says otherwise.
-    if any(_lightgbm_models(local.model_)):
-        local.model_ = copy.deepcopy(local.model_)
-        for fitted in _lightgbm_models(local.model_):
+    if any(_lightgbm_models(model.model_)):
+        light.model_ = copy.deepcopy(model.model_)
+        for fitted in _lightgbm_models(light.model_):
             fitted.set_params(n_jobs=1)
-    return local
+    return light
 
 
 def _lightgbm_models(part: Any) -> Iterator[Any]:
@@ -345,7 +351,11 @@ def _lightgbm_models(part: Any) -> Iterator[Any]:
 
 
 def _check_fit(
-    X_calibration: Any, y_calibration: Any, fit_params: dict[str, Any], sample_rows: Any, on_cluster: bool
+    X_calibration: Collection | None,
+    y_calibration: Collection | None,
+    fit_params: dict[str, Any],
+    sample_rows: Any,
+    on_cluster: bool,
 ) -> None:
     if (X_calibration is None) != (y_calibration is None):
         name = "y_calibration" if X_calibration is None else "X_calibration"
@@ -364,14 +374,17 @@ def _check_fit(
 
 def _split(
     model: _OnDask, rows: DaskRows, fresh: DaskRows | None, sample_rows: int, on_cluster: bool
-) -> tuple[DaskRows, DaskRows | None, tuple[Table, FloatArray], tuple[Table, FloatArray] | tuple[()]]:
+) -> tuple[DaskRows, DaskRows | None, Pair, Pair | tuple[()]]:
     """Return the rows to train on and to calibrate with, and a sample of each; QR calibrates nothing."""
-    held_out, train, partition = fresh, rows, getattr(model, "partition", None)
+    # The rows to calibrate with are those given, or a share of every block.
+    train, held_out = rows, fresh
     if fresh is None and not isinstance(model, regressors.QR):
         held_out, train = rows.split(held_out_size(model.calibration_size, rows.total))
+
+    # Groups by difficulty are learned from scores of rows that the model has not seen.
+    partition = getattr(model, "partition", None)
     size = math.ceil(sample_rows * train.total / rows.total)
     if on_cluster and (isinstance(partition, str) or getattr(partition, "needs_scores", False)):
-        # Groups by difficulty are learned from scores of rows that the model has not seen.
         learned_from, train = train.split(max(min(size, train.total // 5), 1))
     else:
         learned_from, _ = train.split(size)
@@ -388,10 +401,10 @@ def _split(
     return train, held_out, training, calibration
 
 
-def _first_of_groups(rows: DaskRows, partition: GroupPartition) -> tuple[Table, FloatArray]:
+def _first_of_groups(rows: DaskRows, partition: GroupPartition) -> Pair:
     """Find all groups on the cluster, and return a row of each."""
 
-    def first(parts: Sequence[tuple[Table, FloatArray]]) -> tuple[Table, FloatArray]:
+    def first(parts: Sequence[Pair]) -> Pair:
         X, y = joined(parts)
         groups = clone(partition).fit(X, y, np.empty((len(X), 0))).assign(X)
         places = np.unique(groups, return_index=True)[1]
@@ -416,7 +429,7 @@ def _calibration(model: IntervalRegressor, rows: DaskRows, coverages: Sequence[f
 # -- Prediction ------------------------------------------------------------------------------------------------------
 
 
-def _check_columns(model: IntervalRegressor, X: Any) -> Any:
+def _check_columns(model: IntervalRegressor, X: Collection) -> Collection:
     """Check X as `check_table` does, and that it has the columns of a fitted model: before any row is read."""
     check_is_fitted(model)
     X = check_table(X)
@@ -425,17 +438,18 @@ def _check_columns(model: IntervalRegressor, X: Any) -> Any:
     return X
 
 
-def _mapped(model: _OnDask, method: str, X: Any, like: Any, *coverage: Any) -> Any:
+def _mapped(model: _OnDask, method: str, X: Collection, like: Any, *coverage: Any) -> Collection:
     """Return lazily what a method of the model returns for each block of X; `like` shows the columns of a table."""
     X = _check_columns(model, X)
+
     # Raise now, not at the first block, if a coverage's scores were not kept, or are too few.
     levels = list(np.ravel(np.asarray(coverage, dtype=object)))
     for level in levels or coverage:  # an empty list is refused, as it is
         model.certificate(level)
         model.calibration_.check_enough(level)
 
-    local = _for_workers(model, levels, with_novelty=method == "explain")
-    common = dask.delayed(local, traverse=False, pure=False), method, coverage  # the model goes to each worker once
+    light = _for_workers(model.to_local(), levels, with_novelty=method == "explain")
+    common = dask.delayed(light, traverse=False, pure=False), method, coverage  # the model goes to each worker once
     if isinstance(X, dd.DataFrame) or method == "explain":
         frame = X if isinstance(X, dd.DataFrame) else dd.from_dask_array(X)
         return frame.map_partitions(_predicted, *common, like, meta=like)
@@ -463,24 +477,7 @@ def _predicted(
 # -- Results ---------------------------------------------------------------------------------------------------------
 
 
-def sample(X: Any, y: Any, rows: int = SAMPLE_ROWS) -> tuple[Table, FloatArray]:
-    """Bring a random sample of a cluster's rows here, the same share of every block; the same rows each time.
-
-    Parameters
-    ----------
-    X, y : Dask DataFrame and Series, or Dask Arrays
-        The rows.
-    rows : int, default=200_000
-        At most this many.
-
-    Returns
-    -------
-    X, y : table and array
-    """
-    return collected(DaskRows.of(X, y).split(rows)[0])[0]
-
-
-def write_parquet(frame: Any, folder: str | os.PathLike[str]) -> Path:
+def write_parquet(frame: dd.DataFrame, folder: str | os.PathLike[str]) -> Path:
     """Compute a Dask DataFrame and write it as Parquet, a file per block: ``part.00000.parquet``, ….
 
     The folder gets its name when all files are written. After an error, Ctrl-C or a lost cluster it is not there, and
@@ -519,27 +516,3 @@ def _write(block: pd.DataFrame, path: Path) -> None:
     # A worker that is lost half-way leaves no file of this name, and the block is written again.
     with replacing(path) as unfinished:
         block.to_parquet(unfinished, engine="pyarrow")
-
-
-def coverage_counts(frame: Any, y: str, lower: str, upper: str, groups: str | None = None) -> pd.DataFrame:
-    """Count the rows of a Dask DataFrame whose interval holds, in all and in each group.
-
-    Parameters
-    ----------
-    frame : Dask DataFrame
-        Rows with their intervals.
-    y, lower, upper : str
-        The columns of what happened and of the bounds.
-    groups : str, optional
-        A column whose values are groups.
-
-    Returns
-    -------
-    DataFrame
-        A row for each group, by default one for all rows, with `n`, `covered` and `coverage`.
-    """
-    covered = (frame[lower] <= frame[y]) & (frame[y] <= frame[upper])
-    rows = frame.assign(covered=covered, group="all rows" if groups is None else frame[groups])[["group", "covered"]]
-    counts = rows.groupby("group", dropna=False)["covered"].agg(["size", "sum"])
-    table = gathered([counts], "counting")[0].set_axis(["n", "covered"], axis=1)
-    return pd.DataFrame(table.assign(coverage=table["covered"] / table["n"]))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +14,22 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
-from distributed.scheduler import KilledWorker
+from distributed import KilledWorker, WorkerPlugin
 from pyarrow.dataset import dataset, field
 
 from icqr import GroupPartition
+from icqr._cluster import DASK_TWINS, DaskRows, collected, gathered
+from icqr._libraries import class_names
 from icqr._predicting import IntervalRegressor
 from icqr.cli.columns import as_series, check_column, check_gaps, is_text
 from icqr.cli.console import Show, listed_names, note
 from icqr.cli.models import chosen_columns, columns_to_read, features_of, load_model, predicted_words
 from icqr.cli.options import ModelName, TextFormat, TrainingRows
 from icqr.cli.reading import UserTable, is_written_index, target_of
-from icqr.dask import (
-    ICQR,
-    LostWorkerError,
-    connect,
-    coverage_counts,
-    dashboard,
-    on_dask,
-    progress,
-    sample,
-    write_parquet,
-)
+from icqr.dask import ICQR, LostWorkerError, connect, dashboard, on_dask, progress, write_parquet
 from icqr.streaming import cut_files, list_files, open_files
 
-#: Models that train on all rows, on the workers.
-_DASK_ESTIMATORS = {
-    "lightgbm": ("lightgbm", "DaskLGBMRegressor"),
-    "xgboost": ("xgboost.dask", "DaskXGBRegressor"),
-}
-#: Other models, importances, groups and an audit's regions are learned from a sample of this many rows.
+#: Importances, groups and an audit's regions are learned from a sample of this many rows, and most models too.
 _SAMPLE_ROWS = 200_000
 _MOST_GROUPS = 20  # named
 
@@ -56,11 +42,11 @@ def fit_on_dask(
 ) -> tuple[str, Any]:
     """Return what the rows are, in words, and ICQR with the parameters of `method`, fitted on them with Dask."""
     parameters = method.get_params(deep=False)
-    recommended = parameters["partition"] == "auto"
-    trains_on_all = model in _DASK_ESTIMATORS and not recommended
-    if trains_on_all:
-        module, name = _DASK_ESTIMATORS[model]
-        parameters |= {"estimator": getattr(importlib.import_module(module), name)()}
+    # A model that can train on all rows, on the workers, does; in the recommended setting there is none.
+    twin = DASK_TWINS.get(class_names(parameters["estimator"])[0])
+    if twin is not None:
+        module, _, name = twin.rpartition(".")
+        parameters["estimator"] = getattr(importlib.import_module(module), name)()
 
     with _cluster(scheduler, show):
         table, blocks, n_rows = _open_blocks(data, ignore=rows.ignore or ())
@@ -70,7 +56,8 @@ def fit_on_dask(
         if isinstance(parameters["partition"], GroupPartition):
             check_column(features, parameters["partition"].by, "--groups")
         note(*table.notes)
-        if n_rows > _SAMPLE_ROWS and not trains_on_all:
+        if n_rows > _SAMPLE_ROWS and twin is None:
+            recommended = parameters["partition"] == "auto"
             what = "--recommended" if recommended else f"--model {model}"
             others = "without it, --model lightgbm" if recommended else "--model lightgbm"
             sampled = f"is fitted on a random sample of {_SAMPLE_ROWS:,} rows"
@@ -132,20 +119,22 @@ def sample_intervals(
         if groups is not None:
             check_column(table.names, groups, "--groups")
         note(*table.notes)
-        X, y = sample(blocks.drop(columns=target), blocks[target], _SAMPLE_ROWS)
+        drawn, _ = DaskRows.of(blocks.drop(columns=target), blocks[target]).split(_SAMPLE_ROWS)
+        ((X, y),) = collected(drawn)
         rows = pd.DataFrame(X).assign(**{target: y})[table.names]
         if len(rows) == n_rows:
             return f"{table.name} ({n_rows:,} rows)", rows, []
 
         # The coverage of all rows and of each group is counted; the rest is said of the sample.
-        whole = coverage_counts(blocks, target, lower, upper)
-        counted = [f"Counted over all {whole['n'].item():,} rows: {whole['coverage'].item():.2%} covered."]
-        if groups is not None:
-            counts = coverage_counts(blocks, target, lower, upper, groups).sort_values("coverage", kind="stable")
-            counted += [
-                f"{groups} = {group}: {row['coverage']:.2%} of {int(row['n']):,} rows covered."
-                for group, row in counts.head(_MOST_GROUPS).iterrows()
-            ]
+        covered = (blocks[lower] <= blocks[target]) & (blocks[target] <= blocks[upper])
+        flags = blocks.assign(covered=covered, group=0 if groups is None else blocks[groups])[["group", "covered"]]
+        (counts,) = gathered([flags.groupby("group", dropna=False)["covered"].agg(["size", "sum"])], "counting")
+    counted = [f"Counted over all {n_rows:,} rows: {counts['sum'].sum() / n_rows:.2%} covered."]
+    if groups is not None:
+        counts["share"] = counts["sum"] / counts["size"]
+        worst = counts.sort_values("share", kind="stable").head(_MOST_GROUPS)
+        for group, n, _, share in worst.itertuples():
+            counted.append(f"{groups} = {group}: {share:.2%} of {n:,} rows covered.")
     return f"{table.name} ({len(rows):,} of {n_rows:,} rows, drawn at random)", rows, counted
 
 
@@ -225,10 +214,12 @@ def _check_numbers(
 def _cluster(scheduler: str | None, show: Show) -> Iterator[None]:
     """Work on the scheduler's cluster, or on one here, and show how far it is; say where its dashboard is."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error, in one line
-    local: dict[str, Any] = (
-        {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL} if scheduler is None else {}
-    )
-    with _nothing_printed(), connect(scheduler, **local) as client:
+    local: dict[str, Any] = {}
+    if scheduler is None:
+        local = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+    with connect(scheduler, **local) as client:
+        if scheduler is None:
+            client.register_plugin(_PrintsNothing())
         address = dashboard(client)
         if address is not None:
             note(f"Dask dashboard: {address}")
@@ -239,15 +230,8 @@ def _cluster(scheduler: str | None, show: Show) -> Iterator[None]:
             raise ConnectionError(str(error)) from error
 
 
-@contextmanager
-def _nothing_printed() -> Iterator[None]:
-    """Keep standard output for results: LightGBM prints there how it connects its workers, and these inherit it."""
-    sys.stdout.flush()
-    with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
-        kept = os.dup(1)
-        os.dup2(nothing.fileno(), 1)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 1)
-            os.close(kept)
+class _PrintsNothing(WorkerPlugin):
+    """Standard output is for results: LightGBM prints there how it connects the workers, which share it with us."""
+
+    def setup(self, worker: Any) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
