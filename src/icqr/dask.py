@@ -26,6 +26,7 @@ except ImportError as error:
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
@@ -104,10 +105,10 @@ class _OnDask(IntervalRegressor):
 
     def fit(
         self,
-        X: Collection,
-        y: Collection,
-        X_calibration: Collection | None = None,
-        y_calibration: Collection | None = None,
+        X: Collection | Table,
+        y: Collection | ArrayLike,
+        X_calibration: Collection | Table | None = None,
+        y_calibration: Collection | ArrayLike | None = None,
         *,
         sample_rows: int = SAMPLE_ROWS,
         coverages: Sequence[float] = COVERAGES,
@@ -176,7 +177,9 @@ class _OnDask(IntervalRegressor):
         _with_state(self, local)
         return self
 
-    def calibrate(self, X: Collection, y: Collection, *, coverages: Sequence[float] = COVERAGES) -> Self:
+    def calibrate(
+        self, X: Collection | Table, y: Collection | ArrayLike, *, coverages: Sequence[float] = COVERAGES
+    ) -> Self:
         """Replace the calibration by fresh rows; model and groups stay as they are.
 
         Parameters
@@ -198,7 +201,7 @@ class _OnDask(IntervalRegressor):
         _check_columns(self, X)
         return self.with_calibration(_calibration(self.to_local(), DaskRows.of(X, y), coverages))
 
-    def predict(self, X: Collection) -> Collection:
+    def predict(self, X: Collection | Table) -> Collection | FloatArray:
         """Predict the median (`Naive`: the regressor's own prediction).
 
         Of a Dask DataFrame lazily as a Series with its index, of a Dask Array as an Array.
@@ -207,7 +210,7 @@ class _OnDask(IntervalRegressor):
             return super().predict(X)
         return _mapped(self, "predict", X, pd.Series(dtype=np.float64, name="prediction"))
 
-    def predict_interval(self, X: Collection, coverage: Coverages = None) -> Collection:
+    def predict_interval(self, X: Collection | Table, coverage: Coverages = None) -> Collection | FloatArray:
         """Predict intervals.
 
         Parameters
@@ -229,7 +232,7 @@ class _OnDask(IntervalRegressor):
         like = pd.DataFrame(columns=interval_names(coverage), dtype=np.float64)
         return _mapped(self, "predict_interval", X, like, self.coverage if coverage is None else coverage)
 
-    def explain(self, X: Collection, coverage: float | None = None) -> Collection:
+    def explain(self, X: Collection | Table, coverage: float | None = None) -> dd.DataFrame | pd.DataFrame:
         """Say for each row how its interval came about and what is promised.
 
         Of Dask collections lazily as a DataFrame, with X's index if X is a DataFrame.

@@ -48,13 +48,14 @@ def fit_on_dask(
         module, _, name = twin.rpartition(".")
         parameters["estimator"] = getattr(importlib.import_module(module), name)()
 
-    with _cluster(scheduler, show):
+    with _connected(scheduler, show):
         table, blocks, n_rows = _open_blocks(data, ignore=rows.ignore or ())
         target = target_of(table, rows)
         blocks, n_rows = _check_numbers(table, blocks, n_rows, {"--target": target}, rows.drop_missing)
         features = [name for name in table.frame.columns if name != target]
         if isinstance(parameters["partition"], GroupPartition):
             check_column(features, parameters["partition"].by, "--groups")
+
         note(*table.notes)
         if n_rows > _SAMPLE_ROWS and twin is None:
             recommended = parameters["partition"] == "auto"
@@ -82,12 +83,14 @@ def predict_on_dask(
     if Path(out).exists():
         raise ValueError(f"--out: {out} exists; with --engine dask it is a new folder for Parquet files")
     model = load_model(model_file)
-    with _cluster(scheduler, show):
+
+    with _connected(scheduler, show):
         as_text, only = columns_to_read(model)
         table, blocks, n_rows = _open_blocks(data, as_text=as_text, only=only)
         columns = list(features_of(model, table, kept, "--keep"))
         predicted = chosen_columns(on_dask(model).explain(blocks[columns], coverage), explain, kept)
         if kept:
+            # Beside the predictions as the files have them: a date is a date, not the number that the model takes.
             copied, copies, _ = _open_blocks(data, only=kept, as_is=True)
             predicted = dd.map_partitions(
                 lambda *parts: pd.concat(parts, axis=1),
@@ -97,6 +100,7 @@ def predict_on_dask(
                 align_dataframes=False,
             )
         folder = write_parquet(predicted, out)
+
     without = dataset(folder).count_rows(filter=field("promised") == 0)
     n_files = len(list(folder.iterdir()))
     words = predicted_words(coverage or model.coverage, n_rows, without, out)
@@ -113,12 +117,14 @@ def sample_intervals(
 ) -> tuple[str, pd.DataFrame, list[str]]:
     """Return what rows to audit are, in words, a sample of them, and sentences counted over all if these are more."""
     target, lower, upper = columns.values()
-    with _cluster(scheduler, show):
+    with _connected(scheduler, show):
         table, blocks, n_rows = _open_blocks(data)
         blocks, n_rows = _check_numbers(table, blocks, n_rows, columns, drop_missing)
         if groups is not None:
             check_column(table.names, groups, "--groups")
         note(*table.notes)
+
+        # Regions are looked for in a sample, which is all rows if they are few.
         drawn, _ = DaskRows.of(blocks.drop(columns=target), blocks[target]).split(_SAMPLE_ROWS)
         ((X, y),) = collected(drawn)
         rows = pd.DataFrame(X).assign(**{target: y})[table.names]
@@ -129,6 +135,7 @@ def sample_intervals(
         covered = (blocks[lower] <= blocks[target]) & (blocks[target] <= blocks[upper])
         flags = blocks.assign(covered=covered, group=0 if groups is None else blocks[groups])[["group", "covered"]]
         (counts,) = gathered([flags.groupby("group", dropna=False)["covered"].agg(["size", "sum"])], "counting")
+
     counted = [f"Counted over all {n_rows:,} rows: {counts['sum'].sum() / n_rows:.2%} covered."]
     if groups is not None:
         counts["share"] = counts["sum"] / counts["size"]
@@ -199,7 +206,7 @@ def _check_numbers(
             raise ValueError(f"{option}: column {name!r} must hold numbers, but it holds text")
     columns = list(names.values())
     missing = blocks[columns].isna()
-    gaps, without = dask.compute(missing.sum(), missing.any(axis=1).sum())
+    gaps, without = gathered([missing.sum(), missing.any(axis=1).sum()], "looking for gaps")
     check_gaps(gaps, int(without), n_rows, drop_missing)
     if not without:
         return blocks, n_rows
@@ -211,7 +218,7 @@ def _check_numbers(
 
 
 @contextmanager
-def _cluster(scheduler: str | None, show: Show) -> Iterator[None]:
+def _connected(scheduler: str | None, show: Show) -> Iterator[None]:
     """Work on the scheduler's cluster, or on one here, and show how far it is; say where its dashboard is."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error, in one line
     local: dict[str, Any] = {}
