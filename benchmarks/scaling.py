@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def measure(workers: int, data: Path, model_file: Path, out: Path) -> dict[str, 
     model = icqr.load(model_file)
     result = on_workers(workers, model, data, out) if workers else in_blocks(model, data, out)
     offsets = result.pop("calibration").offsets(0.9, np.arange(model.n_groups_))
-    result["client MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    result["client MB"] = peak_memory()
     return {**result, "offsets": [float(value).hex() for value in offsets.ravel()]}
 
 
@@ -101,7 +101,7 @@ def cpu_seconds() -> float:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float]:
-    """Give the seconds that work takes, and the MB that pass this machine's loopback interface meanwhile."""
+    """Return the seconds that work takes, and the MB that pass this machine's loopback interface meanwhile."""
     sent, start = loopback(), time.perf_counter()
     work()
     return time.perf_counter() - start, (loopback() - sent) / 1e6
@@ -134,16 +134,13 @@ def run_way(way: str, folder: Path) -> dict[str, Any]:
 
 
 def fingerprint(folder: Path) -> str:
-    """Give a hash of all bounds in the order of the rows."""
-    found = {name: hashlib.sha256() for name in ("lower", "upper")}
-    for batch in batches(sorted(folder.glob("*.parquet"))):
-        for name, hashed in found.items():
+    """Return a hash of all bounds in the order of the rows."""
+    files = [str(file) for file in sorted(folder.glob("*.parquet"))]
+    hashes = {name: hashlib.sha256() for name in ("lower", "upper")}
+    for batch in pyarrow.dataset.dataset(files).to_batches(columns=list(hashes)):
+        for name, hashed in hashes.items():
             hashed.update(batch.column(name).to_numpy().tobytes())
-    return "".join(hashed.hexdigest() for hashed in found.values())
-
-
-def batches(files: list[Path]) -> Iterator[Any]:
-    yield from pyarrow.dataset.dataset([str(file) for file in files]).to_batches(columns=["lower", "upper"])
+    return "".join(hashed.hexdigest() for hashed in hashes.values())
 
 
 def compare(rows: int, columns: int, ways: list[str], folder: Path) -> pd.DataFrame:
@@ -175,13 +172,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="of temporary files; they are removed at the end")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help=", ".join(WAYS))
     parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        workers, *paths = given.measure
+    options = parser.parse_args()
+    if options.measure:
+        workers, *paths = options.measure
         print(json.dumps(measure(int(workers), *map(Path, paths))))
         return
-    with tempfile.TemporaryDirectory(prefix="icqr-", dir=given.folder) as folder:
-        print(f"\n{as_markdown(compare(given.rows, given.columns, given.ways, Path(folder)))}")
+    with tempfile.TemporaryDirectory(prefix="icqr-", dir=options.folder) as folder:
+        print(f"\n{as_markdown(compare(options.rows, options.columns, options.ways, Path(folder)))}")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from icqr.quantiles import PointModel, QuantileModel, bare
 from icqr.regressors import Naive
 
 Collection: TypeAlias = dd.DataFrame | dd.Series | da.Array
+Pair: TypeAlias = tuple[Table, FloatArray]  # rows and their targets
 Progress: TypeAlias = Callable[[str, int, int], None]
 T = TypeVar("T")
 
@@ -336,23 +337,24 @@ def _on_block(
         return function(X, y, number, **common)
 
 
-def collected(*samples: DaskRows) -> list[tuple[Table, FloatArray]]:
+def collected(*samples: DaskRows) -> list[Pair]:
     """Bring rows here; each block is read once, however many of the samples it is in."""
     parts = [rows.map(as_pair) for rows in samples]
     pairs = iter(gathered([part for blocks in parts for part in blocks], "sampling"))
     return [joined([next(pairs) for _ in blocks]) for blocks in parts]
 
 
-def as_pair(X: Any, y: Any, number: int) -> tuple[Any, FloatArray]:
+def as_pair(X: Table, y: Any, number: int) -> Pair:
     """Return a block's rows with their targets as numbers."""
     return X, check_target(y, len(X))
 
 
-def joined(parts: Sequence[tuple[Any, FloatArray]]) -> tuple[Any, FloatArray]:
+def joined(parts: Sequence[Pair]) -> Pair:
     """Put tables and targets one below the other."""
     tables, targets = zip(*parts, strict=True)
     is_frame = isinstance(tables[0], pd.DataFrame)
-    return pd.concat(tables, ignore_index=True) if is_frame else np.concatenate(tables), np.concatenate(targets)
+    X = pd.concat(tables, ignore_index=True) if is_frame else np.concatenate(tables)
+    return X, np.concatenate(targets)
 
 
 # -- Training --------------------------------------------------------------------------------------------------------
@@ -404,6 +406,7 @@ def train_on_cluster(model: Any, rows: DaskRows, X: Table, y: FloatArray, seed: 
 
 
 def _encoded(X: Table, y: Any, number: int, encoder: Any, scale: Any, limits: tuple[float, float]) -> tuple[Any, Any]:
+    """Return a block's rows and targets as the models take them."""
     return encoder.encode(X), scale.scaled(check_target(y, len(X), limits))
 
 
@@ -419,19 +422,23 @@ def _trained(trainers: list[Any], tables: list[Any], targets: list[Any], example
         # Held by the workers, so that each estimator is trained without reading the rows again.
         held = computed([*tables, *targets], "encoding")
         keys, workers, is_over = [future.key for future in held], set(client.nthreads()), Event()
+
         training = client.submit(_train, trainers, keys[: len(tables)], keys[len(tables) :], example, pure=False)
         training.add_done_callback(lambda _, is_over=is_over: is_over.set())
-        while not is_over.wait(timeout=1.0) and workers <= set(client.nthreads()):
-            pass
-        if training.status == "finished":
-            return list(training.result())
+        try:
+            # Until it is over, look every second whether all workers are still there.
+            while not is_over.wait(timeout=1.0) and workers <= set(client.nthreads()):
+                pass
+            if training.status == "finished":
+                return list(training.result())
+            time.sleep(1.0)  # a library may notice the loss before Dask does
+            lost = workers - set(client.nthreads())
+            if not lost:
+                training.result()  # raises what the library raised
+        finally:
+            training.cancel()
 
-        time.sleep(1.0)  # a library may notice the loss before Dask does
-        lost = workers - set(client.nthreads())
-        if not lost:
-            training.result()  # raises what the library raised
         warn(f"A worker was lost while training ({', '.join(lost)}).")
-        training.cancel()
         client.restart_workers(list(client.nthreads()), raise_for_error=False)
     raise LostWorkerError(
         f"training was started {ATTEMPTS} times, and each time a worker was lost ({', '.join(lost)}). Most often its "

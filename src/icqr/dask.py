@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 try:
     import dask
@@ -39,6 +39,7 @@ from icqr._cluster import (
     Collection,
     DaskRows,
     LostWorkerError,
+    Pair,
     as_pair,
     check_table,
     collected,
@@ -86,8 +87,6 @@ __all__ = [
     "write_parquet",
 ]
 
-#: Rows with their targets.
-Pair: TypeAlias = tuple[Table, FloatArray]
 M = TypeVar("M", bound=IntervalRegressor)
 T = TypeVar("T")
 
