@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ import typer
 import icqr
 from icqr.cli import options
 from icqr.cli.console import note, progress, say, say_sheet, tell, warnings_as_lines
-from icqr.cli.options import option, unbundled
+from icqr.cli.options import command, option
 
 app = typer.Typer(
     name="icqr",
@@ -49,38 +48,18 @@ def run(arguments: Sequence[str] | None = None) -> None:
         raise
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _show_version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
         typer.echo(f"icqr {icqr.__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def _every_command(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
-
-
-def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command: its docstring is the help, with each paragraph on one line, and examples follow."""
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
-        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        epilog = "\n".join(["Examples:", *(f"  {example}" for example in examples)])
-        app.command(function.__name__, help=text, epilog=epilog)(unbundled(function))
-        return function
-
-    return register
 
 
 # -- The commands ----------------------------------------------------------------------------------------
 
 
 @command(
+    app,
     "icqr compare",
     "icqr compare bike",
     "icqr compare sales.csv --target price --coverage 0.8 --report sales.html",
@@ -130,6 +109,7 @@ def compare(
 
 
 @command(
+    app,
     "icqr fit sales.csv --target price --out sales.icqr",
     "icqr fit sales.csv --target price --recommended --out sales.icqr",
     "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
@@ -184,6 +164,7 @@ def fit(
 
 
 @command(
+    app,
     "icqr predict sales.icqr new.csv --out intervals.parquet",
     "icqr predict sales.icqr new.csv --keep id --coverage 0.8 --out intervals.csv",
     "cat new.csv | icqr predict sales.icqr - | head",
@@ -253,6 +234,7 @@ def predict(
 
 
 @command(
+    app,
     "icqr recalibrate sales.icqr october.csv --target price",
     "icqr recalibrate sales.icqr october.csv --target price --out october.icqr",
 )
@@ -300,6 +282,7 @@ def recalibrate(
 
 
 @command(
+    app,
     "icqr audit intervals.csv --target y --lower lo --upper hi --coverage 0.9",
     "icqr audit intervals.parquet --target y --lower lo --upper hi --coverage 0.9 --groups region --report audit.html",
     'icqr audit "intervals/*.parquet" --target y --lower lower --upper upper --coverage 0.9 --engine dask',
@@ -353,7 +336,7 @@ def audit(
         judging.say_audit(result, summary, counted, report)
 
 
-@command("icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
+@command(app, "icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
 def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     """Say what is in a model's file: what is promised, its groups, its columns. Nothing in the file is run."""
     from icqr.auditing.findings import as_json
@@ -370,7 +353,7 @@ def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     say(f"Columns: {', '.join(words[:50])}{f' and {len(words) - 50} more' if len(words) > 50 else ''}.")
 
 
-@command("icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
+@command(app, "icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
 def plan(
     rows: Annotated[int | None, option("N", "Calibration rows in all.", min=0)] = None,
     coverage: options.Coverage = 0.9,
@@ -398,7 +381,7 @@ def plan(
     say_sheet(Sheet(columns, cells, caption))
 
 
-@command("icqr datasets", "icqr datasets --json")
+@command(app, "icqr datasets", "icqr datasets --json")
 def datasets(json: options.AsJson = False) -> None:
     """List the data sets that can stand for DATA."""
     from icqr._sheet import Sheet

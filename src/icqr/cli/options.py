@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import typer
@@ -178,21 +178,35 @@ class Engine:
         return True
 
 
-def unbundled(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameters are those of its bundles one by one, as typer needs them."""
-    hints = get_type_hints(command, include_extras=True)
-    bundles: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    parameters: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
-        bundle = bundles.get(parameter.name)
-        members = [parameter] if bundle is None else signature(bundle).parameters.values()
-        kinds = get_type_hints(bundle or command, include_extras=True)
-        parameters += [part.replace(annotation=kinds[part.name], kind=Parameter.KEYWORD_ONLY) for part in members]
+# -- From a function to a command --------------------------------------------------------------------------
 
-    def run(**values: Any) -> None:
-        for name, bundle in bundles.items():
-            values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
-        command(**values)
 
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return run
+def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command of `app`: its docstring is the help, examples follow, its parameters are the options.
+
+    Of a bundle typer sees the fields, each an option; the function gets the bundle.
+    """
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(function, include_extras=True)
+        bundles: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+        parameters: list[Parameter] = []
+        for name, parameter in signature(function).parameters.items():
+            options = signature(bundles[name]).parameters.values() if name in bundles else [parameter]
+            kinds = get_type_hints(bundles.get(name, function), include_extras=True)
+            parameters += [part.replace(annotation=kinds[part.name], kind=Parameter.KEYWORD_ONLY) for part in options]
+
+        def run(**values: Any) -> None:
+            for name, bundle in bundles.items():
+                values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
+            function(**values)
+
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        # Each paragraph of the help is one line, which rich then wraps.
+        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        epilog = "\n".join(["Examples:", *(f"  {example}" for example in examples)])
+        app.command(function.__name__, help=text, epilog=epilog)(run)
+        return function
+
+    return register
