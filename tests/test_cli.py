@@ -17,12 +17,12 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.model_selection import train_test_split
 
-from icqr import CQR, ICQR, QR, GroupPartition, ResidualQuantiles, calibration
+from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, ResidualQuantiles, calibration
 from icqr.cli import main
 from icqr.cli.models import LIBRARIES, make_model
 from icqr.cli.options import ModelName, SmallGroups
 from icqr.metrics import coverage_score, mean_width
-from icqr.persistence import load
+from icqr.persistence import load, save
 
 FORMATS = ("csv", "csv.gz", "parquet", "feather", "jsonl")
 
@@ -320,6 +320,40 @@ def test_fit_and_inspect(icqr: Run, model_file: str) -> None:
     expected = ICQR(make_model("hist"), random_state=0).fit(SALES[["size", "region"]], SALES["price"])
     offsets = [one["offset_lower"] for one in found["groups"]]
     assert offsets == pytest.approx(expected.groups_["offset_lower"].tolist(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("unfitted", "promised", "shown"),
+    [
+        (CQR(random_state=0), "over all rows together at least that share", "group 0  all rows  "),
+        (ICQR(partition=GroupPartition("region"), random_state=0), "in each group at least that share", "south  "),
+        (
+            ICQR(partition=KMeansPartition(data="calibration"), random_state=0),
+            "about that share, as the groups were learned from the calibration rows",
+            "approximate",
+        ),
+        (QR(random_state=0), "nothing; the bounds are the quantile model's own", "group 0  all rows  "),
+    ],
+    ids=["CQR", "groups", "as printed", "QR"],
+)
+def test_inspect_says_what_is_promised(icqr: Run, unfitted: Any, promised: str, shown: str) -> None:
+    save(unfitted.fit(SALES[["size", "region"]], SALES["price"]), "model.icqr")
+    code, out, err = icqr("inspect", "model.icqr")
+    assert (code, err) == (0, "")
+    assert f"What is promised: {promised}" in out
+    assert (shown in out) != (shown == "approximate")  # what holds for all groups is not said of each
+
+
+def test_inspect_names_the_groups_without_a_promise(icqr: Run) -> None:
+    sales = SALES.assign(region=np.where(SALES.index < 9, "west", SALES["region"]))
+    model = ICQR(LGBMRegressor(), partition=GroupPartition("region"), side="upper", random_state=0)
+    with pytest.warns(UserWarning, match="group 2 has 3"):
+        save(model.fit(sales[["size", "region"]], sales["price"]), "model.icqr")
+    out = icqr("inspect", "model.icqr").out
+    share = model.certificate().unpromised
+    assert f"{share:.1%} of the calibration rows are in groups too small for a promise; over all rows at least" in out
+    assert re.search(r"^group 2  region = west +\S+ +0\.0 %  none \(pooled offset\) +\d$", out, flags=re.MULTILINE)
+    assert "Lower offset" not in out
 
 
 def test_fit_with_groups_of_ones_own(icqr: Run) -> None:

@@ -271,7 +271,7 @@ def test_without_another_extra(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, module, None)
-    for name in ("columns", "reading", "models", "judging"):  # which import pyarrow
+    for name in ("columns", "formats", "reading", "models", "judging"):  # which import pyarrow
         monkeypatch.delitem(sys.modules, f"icqr.cli.{name}", raising=False)
     with pytest.raises(SystemExit) as ended:
         main(arguments)

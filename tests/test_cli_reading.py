@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from icqr.cli import main
-from icqr.cli.options import TextFormat
-from icqr.cli.reading import UserTable, read_data
+from icqr.cli.options import TextFormat, TrainingRows
+from icqr.cli.reading import UserTable, read_data, read_rows
 
 FRAME = pd.DataFrame(
     {
@@ -220,6 +220,15 @@ def test_numbers_that_can_be_read_in_two_ways_are_refused(value: str, read: Read
         ValueError, match=r"column 'a' holds numbers like .*; say --decimal , if a comma is the decimal"
     ):
         read(f'a;b\n"{value}";1\n20;2\n')
+
+
+def test_numbers_with_another_sign_than_was_said_are_text(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("size;price\n1,5;20.5\n", encoding="utf-8")
+    rows = TrainingRows(target="price")
+    with pytest.raises(
+        ValueError, match=r"must hold numbers, but 1 of 1 values are text, for example '20\.5' in row 0"
+    ):
+        read_rows(str(tmp_path / "data"), rows, TextFormat(decimal=","))
 
 
 @pytest.mark.parametrize(

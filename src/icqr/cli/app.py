@@ -211,7 +211,6 @@ def predict(
     import pandas as pd
 
     from icqr.cli import models
-    from icqr.cli.notes import notes_on_novelty
     from icqr.cli.reading import read_data
 
     if out != "-":
@@ -225,7 +224,7 @@ def predict(
         show(f"Predicting {len(X):,} rows")
         explained = fitted.explain(X, coverage)
         predicted = models.chosen_columns(explained, explain, kept)
-        note(*notes_on_novelty(explained["novelty"], int(fitted.calibration_.sizes.sum())))
+        models.note_novelty(explained["novelty"], int(fitted.calibration_.sizes.sum()))
         show("Writing the intervals")
         models.write_table(pd.concat([table.kept[kept], predicted], axis=1), out)
     if out != "-":
@@ -252,8 +251,7 @@ def recalibrate(
     DATA must hold rows that the model was not fitted on, with the target.
     """
     from icqr.cli import models
-    from icqr.cli.columns import check_column, check_numbers
-    from icqr.cli.reading import read_data
+    from icqr.cli.reading import check_column, check_numbers, read_data
 
     out = model if out is None else out
     models.check_destination(out, "--out", [".icqr"])
@@ -320,8 +318,7 @@ def audit(
 
             described, rows, counted = sample_intervals(data, columns, groups, drop_missing, engine.scheduler, show)
         else:
-            from icqr.cli.columns import check_numbers
-            from icqr.cli.reading import read_data
+            from icqr.cli.reading import check_numbers, read_data
 
             show("Reading the data")
             table = read_data(data, text_format)
@@ -339,13 +336,17 @@ def audit(
 @command(app, "icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
 def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     """Say what is in a model's file: what is promised, its groups, its columns. Nothing in the file is run."""
-    from icqr.auditing.findings import as_json
     from icqr.cli import models
-    from icqr.reporting import summarize
 
     fitted = models.load_model(model)
-    kinds = models.kinds_of_columns(fitted)
+    names = range(fitted.n_features_in_) if fitted.columns_ is None else fitted.columns_
+    kinds = dict.fromkeys(map(str, names), "numbers")
+    for name, known in models.categories_of(fitted).items():
+        kinds[name] = f"{len(known)} categor{'y' if len(known) == 1 else 'ies'}"
     if json:
+        from icqr.auditing.findings import as_json
+        from icqr.reporting import summarize
+
         typer.echo(as_json(summarize(fitted) | {"columns": kinds}))
         return
     models.say_model(fitted)

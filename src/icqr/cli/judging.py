@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,10 +22,10 @@ from icqr._sheet import Column, Sheet
 from icqr._tables import FloatArray
 from icqr.auditing import Audit, Comparison, audit, compare
 from icqr.calibration import quantile_levels
-from icqr.cli.columns import check_column
 from icqr.cli.console import Show, listed_names, note, say, say_sheet
-from icqr.cli.models import LIBRARIES, PREDICTED, check_destination
+from icqr.cli.models import PREDICTED, check_destination
 from icqr.cli.options import Method
+from icqr.cli.reading import check_column
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
 
@@ -47,18 +46,14 @@ def check_report(path: str | None) -> None:
 # -- Compare ---------------------------------------------------------------------------------------------
 
 
-class _SharedBounds(FrozenEstimator):
+class _SharedModel(FrozenEstimator):
     """A fitted quantile model that several methods use as it is, and that is shown as the estimator it was made of."""
 
     def __repr__(self) -> str:
         return repr(self.estimator.estimator)
 
-
-class _SharedMedian(_SharedBounds):
-    """The same model's median, as a regressor."""
-
     def predict(self, X: Any) -> FloatArray:
-        """Return the median of each row."""
+        """Return the median of each row, for Naive."""
         return np.asarray(self.estimator.predict(X, [0.5])[:, 0])
 
 
@@ -72,7 +67,7 @@ def compare_methods(
     show: Show,
 ) -> tuple[Comparison, dict[str, Any]]:
     """Fit ICQR and four others on the same rows, compare them on others and write the report; return a summary, too."""
-    seed, model = options.seed, options.model
+    seed = options.seed
     method.set_params(estimator=seeded(method.estimator, seed))  # the methods that share its bounds don't seed it
     lowest = -math.inf if options.y_min is None else options.y_min
     check_target(y, len(y), (lowest, math.inf if options.y_max is None else options.y_max))
@@ -84,14 +79,12 @@ def compare_methods(
     comparison = compare(methods, X_test, y_test, groups=options.groups, random_state=seed)
 
     show("Putting the results together")
-    library = LIBRARIES[model][0]
     about = {
         "data": described,
         "split": f"{len(y_train):,} rows to train, {len(y_cal):,} to calibrate and {len(y_test):,} to compare on "
         f"(50, 25 and 25 %, as in the paper), drawn at random with seed {seed}",
-        "quantile model": f"--model {model} ({library} {importlib.import_module(library).__version__}), "
-        "fitted once on the training rows; QR, CQR and ICQR use its bounds, Naive its median, and "
-        f"{RECOMMENDED} fits its own on the same rows",
+        "quantile model": f"--model {options.model}, fitted once on the training rows; QR, CQR and ICQR use its "
+        f"bounds, Naive its median, and {RECOMMENDED} fits its own on the same rows",
     }
     details: dict[str, Any] = {"methods": methods, "about": about, "seconds": seconds}
     if report_path is not None:
@@ -112,10 +105,10 @@ def _fit_methods(
     parameters = method.get_params(deep=False)
     common = {name: parameters[name] for name in ("coverage", "y_min", "y_max", "random_state", "n_jobs")}
     methods: dict[str, IntervalRegressor] = {
-        "Naive": Naive(_SharedMedian(bounds), **common),
-        "QR": QR(_SharedBounds(bounds), **common),
-        "CQR": CQR(_SharedBounds(bounds), **common),
-        "ICQR": ICQR(**parameters | {"estimator": _SharedBounds(bounds)}),
+        "Naive": Naive(_SharedModel(bounds), **common),
+        "QR": QR(_SharedModel(bounds), **common),
+        "CQR": CQR(_SharedModel(bounds), **common),
+        "ICQR": ICQR(**parameters | {"estimator": _SharedModel(bounds)}),
         RECOMMENDED: ICQR(**parameters | {"estimator": ResidualQuantiles(method.estimator), "partition": "auto"}),
     }
     seconds: dict[str, float] = {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,33 +18,38 @@ from sklearn.utils import get_tags
 from icqr import ICQR, GroupPartition, KMeansPartition, ResidualQuantiles, WholePartition, load
 from icqr._files import replacing
 from icqr._messages import imported
-from icqr._predicting import IntervalRegressor
+from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
+from icqr._sheet import Column, Sheet, aligned, cell, share
 from icqr.auditing.findings import as_json, promise, records
-from icqr.cli.columns import check_column
 from icqr.cli.console import listed_names, note, say, say_sheet
-from icqr.cli.notes import notes_on_categories
 from icqr.cli.options import Method, ModelName
-from icqr.cli.reading import UserTable
-from icqr.reporting.origins import model_facts, selections, two_stages
-from icqr.reporting.report_tables import tables_of
+from icqr.cli.reading import UserTable, check_column
+from icqr.quantiles import bare
 
-#: Of each name of --model: the library it needs, its class and parameters, and what installs it.
-LIBRARIES: dict[ModelName, tuple[str, str, dict[str, Any], str]] = {
-    "hist": ("sklearn", "sklearn.ensemble.HistGradientBoostingRegressor", {}, "scikit-learn"),
-    "lightgbm": ("lightgbm", "lightgbm.LGBMRegressor", {}, "lightgbm"),
-    "xgboost": ("xgboost", "xgboost.XGBRegressor", {}, "xgboost"),
-    "catboost": ("catboost", "catboost.CatBoostRegressor", {}, "catboost"),
-    "forest": ("quantile_forest", "quantile_forest.RandomForestQuantileRegressor", {}, "quantile-forest"),
-    # The command has a bar of its own.
-    "network": ("jax", "icqr.neural.QuantileNetwork", {}, "icqr[neural]"),
+#: Of each name of --model: the library it needs, its class and what installs it.
+LIBRARIES: dict[ModelName, tuple[str, str, str]] = {
+    "hist": ("sklearn", "sklearn.ensemble.HistGradientBoostingRegressor", "scikit-learn"),
+    "lightgbm": ("lightgbm", "lightgbm.LGBMRegressor", "lightgbm"),
+    "xgboost": ("xgboost", "xgboost.XGBRegressor", "xgboost"),
+    "catboost": ("catboost", "catboost.CatBoostRegressor", "catboost"),
+    "forest": ("quantile_forest", "quantile_forest.RandomForestQuantileRegressor", "quantile-forest"),
+    "network": ("jax", "icqr.neural.QuantileNetwork", "icqr[neural]"),
 }
 #: How the name of a table of intervals may end; that says what it is written as.
 TABLE_ENDINGS = (".parquet", ".feather", ".csv", ".csv.gz", ".jsonl")
 PREDICTED = ["lower", "median", "upper", "group", "promised"]
-_GROUP_COLUMNS = (
-    *("Group", "Rule", "Offset", "Lower offset", "Upper offset", "Promised", "Exception", "Calibration rows"),
-)
+#: Of rows like the calibration rows, this share has a novelty of no more: it is a p-value.
+_NOVEL = 0.05
 _MOST_GROUPS = 50  # as many as K-means makes
+_PROMISES = {
+    GROUPWISE: "in each group at least that share of new rows is covered, on average over calibration sets, if new "
+    "rows are like the calibration rows",
+    MARGINAL: "over all rows together at least that share of new rows is covered, on average over calibration sets, "
+    "if new rows are like the calibration rows; nothing is promised for a part of the rows",
+    APPROXIMATE: "about that share, as the groups were learned from the calibration rows themselves; icqr recalibrate "
+    "with fresh rows makes the promise exact in each group",
+    NOT_CALIBRATED: "nothing; the bounds are the quantile model's own, not calibrated",
+}
 
 
 # -- What options ask for --------------------------------------------------------------------------------
@@ -50,10 +57,10 @@ _MOST_GROUPS = 50  # as many as K-means makes
 
 def make_model(name: ModelName) -> Any:
     """Return the estimator that --model names, unfitted, or say what must be installed for it."""
-    library, path, parameters, install = LIBRARIES[name]
+    library, path, install = LIBRARIES[name]
     imported(library, f"--model {name} needs", install)
     module, _, class_name = path.rpartition(".")
-    return getattr(importlib.import_module(module), class_name)(**parameters)
+    return getattr(importlib.import_module(module), class_name)()
 
 
 def make_method(options: Method, recommended: bool = False) -> ICQR:
@@ -141,29 +148,22 @@ def load_model(model_file: str) -> IntervalRegressor:
 # -- A model and the columns of a table ------------------------------------------------------------------
 
 
-def _categories(model: IntervalRegressor) -> dict[str, list[Any]]:
+def categories_of(model: IntervalRegressor) -> dict[str, list[Any]]:
     """Return the categories of the columns that were text in training; of a model with its own pipeline, nothing."""
-    residual = two_stages(model)
-    known: dict[str, list[Any]] = {}
-    for part in [model.model_] if residual is None else residual.medians_:  # a fold may lack a category
+    fitted = getattr(model.model_, "models_", [model.model_])[0]
+    # In two stages each fold has a model of its own, which may not have seen a category.
+    parts = fitted.medians_ if isinstance(fitted, ResidualQuantiles) else [model.model_]
+    categories: dict[str, list[Any]] = {}
+    for part in parts:
         features = part.encoder_.features
         for name, values in {} if features is None else features.categories.items():
-            known[str(name)] = list(dict.fromkeys([*known.get(str(name), []), *values]))
-    return known
-
-
-def kinds_of_columns(model: IntervalRegressor) -> dict[str, str]:
-    """Return what a model takes each column for, in words."""
-    kinds = {
-        name: f"{len(known)} categor{'y' if len(known) == 1 else 'ies'}" for name, known in _categories(model).items()
-    }
-    names = map(str, range(model.n_features_in_) if model.columns_ is None else model.columns_)
-    return {name: kinds.get(name, "numbers") for name in names}
+            categories[str(name)] = list(dict.fromkeys([*categories.get(str(name), []), *values]))
+    return categories
 
 
 def columns_to_read(model: IntervalRegressor) -> tuple[list[str], list[str] | None]:
     """Return the columns that a model needs as text, and all that it needs (None: it knows no names)."""
-    categories = _categories(model).items()
+    categories = categories_of(model).items()
     as_text = [name for name, known in categories if all(isinstance(value, str) for value in known)]
     return as_text, None if model.columns_ is None else [str(name) for name in model.columns_]
 
@@ -172,16 +172,35 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
     """Return the columns that the model was trained on, with notes; `option` names those `used` in another way."""
     for name in used:
         check_column(table.names, name, option)
-    features = columns_to_read(model)[1] or table.names
+    features = table.names if model.columns_ is None else [str(name) for name in model.columns_]
     for name in features:
         check_column(table.names, name, f"{table.name} lacks columns that the model was trained on")
     X = table.frame[features]
+
     note(*table.notes)
     others = [name for name in table.names if name not in features and name not in used]
     if others:
         note(f"columns that the model does not use: {listed_names(others)}")
-    note(*notes_on_categories(X, _categories(model)))
+    for name, known in categories_of(model).items():
+        values = X[name].dropna()
+        new = values[~values.isin(known)]
+        if len(new):
+            note(
+                f"column {name!r}: {len(new):,} of {len(X):,} values are not among the categories that the model "
+                f"knows ({listed_names(new.unique()[:3])}); they count as missing"
+            )
     return X
+
+
+def note_novelty(novelty: pd.Series[Any], n_calibration: int) -> None:
+    """Tell the user if more rows are far from their group's centre than chance (four standard errors) explains."""
+    n, novel = len(novelty), int((novelty <= _NOVEL).sum())
+    error = math.sqrt(_NOVEL * (1 - _NOVEL) * (1 / n + 1 / max(n_calibration, 1)))
+    if novel > (_NOVEL + 4 * error) * n:
+        note(
+            f"{novel:,} of {n:,} rows are unlike those that the model was calibrated with (novelty {_NOVEL:g} or less, "
+            f"see --explain; {_NOVEL:.0%} of them would be by chance); what is promised is for rows like those"
+        )
 
 
 def chosen_columns(explained: Any, all_columns: bool, kept: Sequence[str]) -> Any:
@@ -198,23 +217,47 @@ def chosen_columns(explained: Any, all_columns: bool, kept: Sequence[str]) -> An
 
 def say_model(model: IntervalRegressor) -> None:
     """Print what a model promises, and its groups."""
-    method = type(model).__name__
-    facts = model_facts(method, model)
-    rows = [f"{facts[name]:,} {name}" for name in ("training rows", "calibration rows") if name in facts]
-    groups = "1 group" if model.n_groups_ == 1 else f"{model.n_groups_} groups"
-    say(f"{method}: {promise(model.coverage)} promised, {', '.join(rows)}, {groups}.", "bold")
-    say(f"Quantile model: {facts['model']}.")
-    say(f"What is promised: {facts['guarantee']}")
-    if "exception" in facts:
-        say(facts["exception"])
-    for choice in selections({method: model}):
-        say(f"Choice of groups: {choice['sentence']}")
+    counts = {"training rows": model.n_train_, "calibration rows": int(model.calibration_.sizes.sum())}
+    rows = "".join(f"{count:,} {what}, " for what, count in counts.items() if count)
+    n_groups = "1 group" if model.n_groups_ == 1 else f"{model.n_groups_} groups"
+    say(f"{type(model).__name__}: {promise(model.coverage)} promised, {rows}{n_groups}.", "bold")
+    written = re.sub(r"\w+=None,\s+", "", repr(bare(model.estimator)))  # XGBoost names also what is not set
+    say(f"Quantile model: {written}.")
+
+    # If all rows are one group, what is promised in each group is promised for all rows together.
+    certificate = model.certificate()
+    kind = MARGINAL if certificate.guarantee == GROUPWISE and model.n_groups_ == 1 else certificate.guarantee
+    say(f"What is promised: {_PROMISES.get(kind, kind)}.")
+    if certificate.unpromised and certificate.guarantee != NOT_CALIBRATED:
+        say(
+            f"{certificate.unpromised:.1%} of the calibration rows are in groups too small for a promise; over all "
+            f"rows at least {promise(certificate.marginal)} is promised, if such rows stay as frequent."
+        )
+    if hasattr(model, "selection_"):
+        tried = len(model.selection_)
+        chosen = model.selection_.loc[model.selection_["chosen"], "partition"].iloc[0]
+        of_some = f"Of {tried} partitions that were tried on the training rows, {chosen!r} was chosen."
+        say(f"Choice of groups: {of_some if tried > 1 else 'All rows are one group: they are too few for others.'}")
     say()
-    if model.n_groups_ > 1:
-        sheet = tables_of({"groups": model.groups_.to_dict("records")})["groups"]
-        say_sheet(sheet.select(_GROUP_COLUMNS), most=_MOST_GROUPS)
-    else:
-        say(f"In all rows both bounds are moved outwards by {model.groups_['offset_lower'][0]:.4g}.")
+    say_sheet(_groups_sheet(model.groups_, certificate.guarantee), most=_MOST_GROUPS)
+
+
+def _groups_sheet(groups: pd.DataFrame, guarantee: str) -> Sheet:
+    """Return the groups as a table to print: what is the same for all, or not known, is left out."""
+    offsets = {"Lower offset": aligned(groups["offset_lower"]), "Upper offset": aligned(groups["offset_upper"])}
+    if (groups["offset_lower"] == groups["offset_upper"]).all():
+        offsets = {"Offset": offsets["Lower offset"]}
+    rules = zip(groups["rule"], groups["fidelity"] < 0.8, strict=True)
+    cells = {
+        "Group": [cell(f"group {number}") for number in groups["group"]],
+        "Rule": [cell(f"roughly {rule}" if is_rough else rule) for rule, is_rough in rules],
+        **offsets,
+        "Promised": [share(promised) for promised in groups["promised"]],
+        "Exception": [cell(None if kind == guarantee else kind) for kind in groups["guarantee"]],
+        "Calibration rows": [cell(n) for n in groups["n"]],
+    }
+    columns = [Column(label, numeric=label not in ("Group", "Rule", "Exception")) for label in cells]
+    return Sheet(columns, list(zip(*cells.values(), strict=True)), "Groups, their rules and offsets").known()
 
 
 def predicted_words(coverage: float, n_rows: int, without: int, out: str) -> str:

@@ -21,11 +21,11 @@ from icqr import GroupPartition
 from icqr._cluster import DASK_TWINS, DaskRows, collected, gathered
 from icqr._libraries import class_names
 from icqr._predicting import IntervalRegressor
-from icqr.cli.columns import as_series, check_column, check_gaps, is_text
+from icqr.cli.columns import as_series, is_text, is_written_index
 from icqr.cli.console import Show, listed_names, note
 from icqr.cli.models import chosen_columns, columns_to_read, features_of, load_model, predicted_words
 from icqr.cli.options import ModelName, TextFormat, TrainingRows
-from icqr.cli.reading import UserTable, is_written_index, target_of
+from icqr.cli.reading import UserTable, check_column, check_gaps, target_of
 from icqr.dask import ICQR, LostWorkerError, connect, dashboard, on_dask, progress, write_parquet
 from icqr.streaming import cut_files, list_files, open_files
 

@@ -35,12 +35,6 @@ def check_coverage(coverage: float | None) -> float | None:
     return coverage
 
 
-def _check_jobs(jobs: int | None) -> int | None:
-    if jobs == 0:
-        raise typer.BadParameter("must be 1 or more, or -1 for one per core, got 0")
-    return jobs
-
-
 _DATA_HELP = (
     "A CSV, Parquet, Feather or JSON lines file, also packed by gzip; - for standard input; a pattern of Parquet files "
     "in quotation marks; or the name of a data set (see: icqr datasets). A file of that name comes first."
@@ -96,13 +90,13 @@ class Method:
     ] = None
     y_max: Annotated[float | None, option("NUMBER", "The target is never more; intervals are cut there.")] = None
     seed: Seed = 0
-    jobs: Annotated[
-        int | None, option("N", "Tasks run at the same time, -1 for one per core.", callback=_check_jobs)
-    ] = None
+    jobs: Annotated[int | None, option("N", "Tasks run at the same time, -1 for one per core.")] = None
 
     def __post_init__(self) -> None:
         if self.y_min is not None and self.y_max is not None and not self.y_min < self.y_max:
             raise typer.BadParameter(f"--y-min must be less than --y-max, got {self.y_min:g} and {self.y_max:g}")
+        if self.jobs == 0:
+            raise typer.BadParameter("--jobs must be 1 or more, or -1 for one per core, got 0")
         if self.groups and self.partition:
             raise typer.BadParameter(
                 "--groups and --partition can't both be given: groups of your own are the partition"
@@ -137,11 +131,6 @@ class TextFormat:
             raise typer.BadParameter(f"--decimal and --thousands can't both be {self.decimal!r}")
         if self.dates is not None and "%" not in self.dates:
             raise typer.BadParameter(f"--dates must be a format such as %d.%m.%Y, for 31.12.2024, got {self.dates!r}")
-
-    @property
-    def decimal_sign(self) -> str:
-        """The decimal sign: as the user says, else the point, or the comma if points separate thousands."""
-        return self.decimal or ("," if self.thousands == "." else ".")
 
 
 @dataclass(frozen=True)
