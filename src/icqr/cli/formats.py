@@ -12,6 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, cast
 
@@ -29,6 +30,8 @@ _MOST_COLUMNS = 10_000
 _MOST_UNPACKED, _MOST_TIMES = 1 << 28, 100
 #: A JSON line with more brackets is no row of a table, and may be nested so deep that Arrow would end the process.
 _MOST_BRACKETS = 500
+#: The separator is found in so many lines.
+_MOST_LINES = 1000
 _HEAD = 1 << 20
 _BLOCK = 1 << 23
 _FORMATS = {b"PAR1": "Parquet", b"ARROW1": "Feather", b"FEA1": "Feather"}
@@ -155,14 +158,15 @@ def _read_csv(stream: IO[bytes], head: bytes, name: str, text_format: TextFormat
     if b"\x00" in head and not code.startswith(("utf-16", "utf-32")):
         raise ValueError(f"{name} is not text, Parquet or Feather; give a CSV, Parquet, Feather or JSON lines file")
 
-    separator, width, n_rows = find_separator(sample)
+    separator, width = find_separator(sample)
     check_width(width, name)
-    if n_rows < 2 and len(head) < _HEAD and not text_format.no_header:
+    if len(sample.splitlines()) < 2 and len(head) < _HEAD and not text_format.no_header:  # which Arrow says less well
         raise ValueError(f"{name} has a header but no rows")
+
+    # With one thread an error says which row it is. The header is read as a row, so that every column is text.
     try:
         table = pyarrow.csv.read_csv(
             stream,
-            # With one thread an error says which row it is. The header is read as a row, so that every column is text.
             pyarrow.csv.ReadOptions(
                 encoding=code, block_size=_BLOCK, use_threads=False, autogenerate_column_names=True
             ),
@@ -177,34 +181,31 @@ def _read_csv(stream: IO[bytes], head: bytes, name: str, text_format: TextFormat
         raise ValueError(
             f"{name} is not {code.upper()}{where}; say what it is, for example --encoding latin-1 or --encoding cp1252"
         ) from error
+
     if text_format.no_header:
         return table.rename_columns([f"column {place}" for place in range(1, table.num_columns + 1)])
     return table.slice(1).rename_columns([column[0].as_py() for column in table.columns])
 
 
-def find_separator(sample: str) -> tuple[str, int, int]:
-    r"""Return the separator that cuts most lines into as many fields as the first, that number, and that of rows.
+def find_separator(sample: str) -> tuple[str, int]:
+    r"""Return the separator that cuts most lines into as many fields as the first, and that number.
 
     Examples
     --------
     >>> find_separator("size;price\n12,5;3\n20;4,5\n")
-    (';', 2, 3)
-    >>> find_separator("name,note\nBern,a;b;c\n")[0]
-    ','
+    (';', 2)
+    >>> find_separator("name,note\nBern,a;b;c\n")
+    (',', 2)
     """
-    first_line = sample.find("\n") + 1
-    lines = sample[: max(1 << 16, first_line)] if first_line else sample
-    if len(lines) < len(sample):
-        lines = lines[: lines.rfind("\n") + 1]
-
+    lines = list(islice(io.StringIO(sample), _MOST_LINES))
     cut = []
     for separator in ",;\t|":
         try:
-            widths = [len(row) for row in csv.reader(io.StringIO(lines), delimiter=separator) if row]
+            widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
         except csv.Error:  # an open quotation mark, or a field that is too large
             widths = []
         width = widths[0] if widths else 1
         agreement = widths.count(width) / len(widths) if width > 1 else 0.0
-        cut.append((agreement, width, separator, len(widths)))
-    _, width, separator, n_rows = max(cut, key=lambda fit: fit[:2])
-    return separator, width, n_rows
+        cut.append((agreement, width, separator))
+    _, width, separator = max(cut, key=lambda fit: fit[:2])
+    return separator, width

@@ -67,13 +67,15 @@ def compare_methods(
     show: Show,
 ) -> tuple[Comparison, dict[str, Any]]:
     """Fit ICQR and four others on the same rows, compare them on others and write the report; return a summary, too."""
-    seed = options.seed
-    method.set_params(estimator=seeded(method.estimator, seed))  # the methods that share its bounds don't seed it
+    # The target is checked before the split, so that an error names the user's row.
     lowest = -math.inf if options.y_min is None else options.y_min
     check_target(y, len(y), (lowest, math.inf if options.y_max is None else options.y_max))
+
     # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
+    seed = options.seed
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=seed)
     X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=seed)
+    method.set_params(estimator=seeded(method.estimator, seed))  # the methods that share its bounds don't seed it
     methods, seconds = _fit_methods(method, X_train, y_train, X_cal, y_cal, show)
     show("Checking the five methods")
     comparison = compare(methods, X_test, y_test, groups=options.groups, random_state=seed)
@@ -96,6 +98,7 @@ def _fit_methods(
     method: ICQR, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, show: Show
 ) -> tuple[dict[str, IntervalRegressor], dict[str, float]]:
     """Return the fitted methods, and the seconds that each took; all but the last share one quantile model."""
+    # The time that the shared model takes is counted in each method that uses it.
     show("Fitting the quantile model")
     start = perf_counter()
     levels = quantile_levels(method.coverage, "both")
