@@ -236,8 +236,8 @@ def say_model(model: IntervalRegressor) -> None:
     if hasattr(model, "selection_"):
         tried = len(model.selection_)
         chosen = model.selection_.loc[model.selection_["chosen"], "partition"].iloc[0]
-        of_some = f"Of {tried} partitions that were tried on the training rows, {chosen!r} was chosen."
-        say(f"Choice of groups: {of_some if tried > 1 else 'All rows are one group: they are too few for others.'}")
+        of_some = f"Of {tried} partitions that were tried on the training rows, {chosen!r} was chosen"
+        say(f"Choice of groups: {of_some if tried > 1 else 'All rows are one group: they are too few to try others'}.")
     say()
     say_sheet(_groups_sheet(model.groups_, certificate.guarantee), most=_MOST_GROUPS)
 
