@@ -42,10 +42,11 @@ PREDICTED = ["lower", "median", "upper", "group", "promised"]
 _NOVEL = 0.05
 _MOST_GROUPS = 50  # as many as K-means makes
 _PROMISES = {
-    GROUPWISE: "in each group at least that share of new rows is covered, on average over calibration sets, if new "
-    "rows are like the calibration rows",
-    MARGINAL: "over all rows together at least that share of new rows is covered, on average over calibration sets, "
-    "if new rows are like the calibration rows; nothing is promised for a part of the rows",
+    GROUPWISE: "in each group at least that share of new rows is covered, whatever the quantile model is worth: on "
+    "average over calibration sets, and if new rows are like the calibration rows",
+    MARGINAL: "over all rows together at least that share of new rows is covered, whatever the model is worth: on "
+    "average over calibration sets, and if new rows are like the calibration rows. Nothing is promised for a part of "
+    "the rows",
     APPROXIMATE: "about that share, as the groups were learned from the calibration rows themselves; icqr recalibrate "
     "with fresh rows makes the promise exact in each group",
     NOT_CALIBRATED: "nothing; the bounds are the quantile model's own, not calibrated",
@@ -69,14 +70,17 @@ def make_method(options: Method, recommended: bool = False) -> ICQR:
     if recommended and contradiction:
         why = "the recommended setting chooses the groups"
         raise typer.BadParameter(f"--recommended and {contradiction} can't both be given: {why}")
+
+    estimator: Any = make_model(options.model)
     partition: Any = WholePartition() if options.partition == "whole" else KMeansPartition()
     if options.groups is not None:
         partition = GroupPartition(options.groups)
-    estimator = make_model(options.model)
+    if recommended:
+        estimator, partition = ResidualQuantiles(estimator), "auto"
     return ICQR(
-        ResidualQuantiles(estimator) if recommended else estimator,
+        estimator,
         coverage=options.coverage,
-        partition="auto" if recommended else partition,
+        partition=partition,
         small_groups=options.small_groups,
         y_min=options.y_min,
         y_max=options.y_max,

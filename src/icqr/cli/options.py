@@ -1,4 +1,6 @@
-"""The options that several commands share, with their help. Only typer is imported here: help must be quick.
+"""The options that several commands share, and how a function becomes a command.
+
+Only typer is imported here: help must be quick.
 
 Options that go together are the fields of a bundle: a new one is a field, and every command with the bundle has it.
 """
