@@ -1,4 +1,4 @@
-"""The bytes of a file as an Arrow table: told apart by their content, whatever the file's name; no table is refused."""
+"""The bytes of a file as an Arrow table, told apart by content, whatever the name; what is not a table is refused."""
 
 from __future__ import annotations
 
