@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,28 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from icqr._predicting import IntervalRegressor
 from icqr._tables import IntArray
-from icqr.plots.displays import (
-    GREEN,
-    GREY,
-    PURPLE,
-    Display,
-    Options,
-    Placed,
-    find_column,
-    group_gid,
-    group_look,
-    group_numbers,
-    heading,
-    ink,
-    need,
-    percent,
-    place_column,
-    plain,
-    row_labels,
-    sample_note,
-    sample_rows,
-)
+from icqr.partition import KMeansPartition
+from icqr.plots.axes import AxisColumn, find_column, heading, ink, name_rows, percent, plain, sample_note, sample_rows
+from icqr.plots.displays import GREEN, GREY, PURPLE, Display, Options, group_gid, group_look, group_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +48,9 @@ class ImportanceDisplay(Display):
     max_features: int = 15
 
     @classmethod
-    def from_estimator(cls, model: Any, **options: Any) -> Self:
-        """Draw the importances of a fitted `ICQR` whose partition uses them; options as in :meth:`from_importances`."""
-        return cls.from_importances(_importances(model), **options)
+    def from_estimator(cls, model: IntervalRegressor, *, max_features: int = 15, ax: Axes | None = None) -> Self:
+        """Draw the importances of a fitted `ICQR` whose partition uses them, as :meth:`from_importances` does."""
+        return cls.from_importances(_importances(model), max_features=max_features, ax=ax)
 
     @classmethod
     def from_importances(cls, table: pd.DataFrame, *, max_features: int = 15, ax: Axes | None = None) -> Self:
@@ -105,7 +88,7 @@ class ImportanceDisplay(Display):
         ends = [np.minimum(spread, share), spread]
         bars = ax.barh(range(len(share)), share, height=0.68, color=colors, xerr=ends, error_kw=error)
         ax.bar_label(bars, [percent(value) for value in share], padding=4, fontsize="small")
-        row_labels(ax, [plain(name, 28) for name in self.shown["feature"]])
+        name_rows(ax, [plain(name, 28) for name in self.shown["feature"]])
         ax.invert_yaxis()
         ax.set_xlim(0, 1.15 * (float((share + spread).max()) or 1.0))
         ax.xaxis.set_major_formatter(lambda share, _: percent(share))
@@ -142,9 +125,9 @@ class ExplainedVarianceDisplay(Display):
     threshold: float | None = None
 
     @classmethod
-    def from_estimator(cls, model: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, model: IntervalRegressor | KMeansPartition, *, ax: Axes | None = None) -> Self:
         """Draw how the number of groups of a fitted `ICQR` (or of its `KMeansPartition`) was chosen."""
-        partition = getattr(model, "partition_", model)
+        partition = model.partition_ if isinstance(model, IntervalRegressor) else model
         if not hasattr(partition, "path_"):
             kind = type(partition).__name__
             raise ValueError(f"model must have a fitted KMeansPartition, which tries several k; got a {kind}")
@@ -152,6 +135,8 @@ class ExplainedVarianceDisplay(Display):
         return cls(partition.path_.copy(), int(partition.k_), int(partition.n_groups_), threshold).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         path = self.path.set_index("k")
         marks: Options = {"linewidth": 1.8, "marker": "o" if len(path) <= 30 else None, "markersize": 4.5}
         several = "silhouette" in path
@@ -172,7 +157,7 @@ class ExplainedVarianceDisplay(Display):
 
         ax.yaxis.set_major_formatter(lambda share, _: percent(share))
         ax.set_ylim(min(0.0, float(path.min().min())), 1.03)
-        ax.xaxis.set_major_locator(need("matplotlib.ticker").MaxNLocator(integer=True))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlabel("number of clusters k")
         ax.set_ylabel("share" if several else "variance explained")
         heading(ax, "Number of groups")
@@ -191,7 +176,7 @@ class GroupMapDisplay(Display):
         A row per row of X: x and y (places on the axes), group.
     drawn : array
         Which rows are drawn.
-    across, along : Placed
+    across, along : AxisColumn
         Names, values and categories of the two columns.
 
     Examples
@@ -205,11 +190,13 @@ class GroupMapDisplay(Display):
 
     rows: pd.DataFrame
     drawn: IntArray
-    across: Placed
-    along: Placed
+    across: AxisColumn
+    along: AxisColumn
 
     @classmethod
-    def from_estimator(cls, model: Any, X: Any, *, features: Sequence[Any] | None = None, **options: Any) -> Self:
+    def from_estimator(
+        cls, model: IntervalRegressor, X: ArrayLike, *, features: Sequence[Hashable] | None = None, **options: Any
+    ) -> Self:
         """Draw the groups of a fitted model.
 
         Parameters
@@ -227,7 +214,13 @@ class GroupMapDisplay(Display):
 
     @classmethod
     def from_labels(
-        cls, X: Any, groups: ArrayLike, features: Sequence[Any], *, max_points: int = 1500, ax: Axes | None = None
+        cls,
+        X: ArrayLike,
+        groups: ArrayLike,
+        features: Sequence[Hashable],
+        *,
+        max_points: int = 1500,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw any labels of rows.
 
@@ -246,7 +239,7 @@ class GroupMapDisplay(Display):
         """
         if len(features) != 2:
             raise ValueError(f"features must be two columns of X, got {list(features)}")
-        across, along = (place_column(find_column(X, name)) for name in features)
+        across, along = (AxisColumn.from_values(find_column(X, name)) for name in features)
         labels = np.asarray(groups)
         if labels.shape != across.values.shape:
             raise ValueError(f"groups must have {len(across.values)} labels, one per row of X; got {labels.shape}")
@@ -267,7 +260,7 @@ class GroupMapDisplay(Display):
         heading(ax, "Groups", sample_note(self.drawn, len(self.rows), self.across, self.along))
 
 
-def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
+def most_important(importances: pd.DataFrame, X: ArrayLike) -> list[Hashable]:
     """Return the most important column and the next one that is no copy of it; if all are, simply the next one.
 
     Two columns of numbers whose ranks correlate by more than 0.9 say the same: in their plane all rows are on a line.
@@ -281,7 +274,7 @@ def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
     ordered = importances.sort_values("share", ascending=False, kind="stable")
     first, *others = ordered.loc[ordered["share"] > 0, "feature"].tolist() or ordered["feature"].tolist()
     for name in others:
-        across, along = (place_column(find_column(X, column)) for column in (first, name))
+        across, along = (AxisColumn.from_values(find_column(X, column)) for column in (first, name))
         with np.errstate(invalid="ignore", divide="ignore"):  # a column may be constant in these rows
             correlation = pd.Series(across.values).rank().corr(pd.Series(along.values).rank())
         if across.categories or along.categories or not abs(correlation) > 0.9:
@@ -289,7 +282,8 @@ def most_important(importances: pd.DataFrame, X: Any) -> list[Any]:
     return [first, *others[:1]]
 
 
-def _importances(model: Any) -> pd.DataFrame:
+def _importances(model: IntervalRegressor) -> pd.DataFrame:
+    """Return a model's importances, or say what to do without."""
     if not hasattr(model, "importances_"):
         kind = type(model).__name__
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,34 +10,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
 from icqr._tables import FloatArray, IntArray
 from icqr.metrics.marginal import check_rows, check_share
-from icqr.plots.displays import (
-    GREY,
+from icqr.plots.axes import (
     MOST_LINES,
-    WHITE,
-    Display,
-    Options,
-    Placed,
+    AxisColumn,
     find_column,
-    group_gid,
-    group_numbers,
     heading,
     in_units,
     ink,
-    method_color,
-    method_look,
-    named_models,
     percent,
-    place_column,
     plain,
     sample_note,
     sample_rows,
 )
+from icqr.plots.displays import GREY, WHITE, Display, Options, group_gid, group_numbers, method_look, named_models
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Transform
 
 
 @dataclass(eq=False)
@@ -57,7 +51,7 @@ class IntervalDisplay(Display):
         A row per bin of x: left, right, n, and the medians of lower, upper and centre.
     drawn : array
         Which rows are drawn as points.
-    column : Placed
+    column : AxisColumn
         Name, values and categories of x.
     method, y_name : str
         Names.
@@ -75,14 +69,21 @@ class IntervalDisplay(Display):
     rows: pd.DataFrame
     bins: pd.DataFrame
     drawn: IntArray
-    column: Placed
+    column: AxisColumn
     method: str
     y_name: str
     predicted: bool
 
     @classmethod
     def from_estimator(
-        cls, model: Any, X: Any, y: Any, *, feature: Any = None, coverage: float | None = None, **options: Any
+        cls,
+        model: IntervalRegressor,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        feature: Hashable = None,
+        coverage: float | None = None,
+        **options: Any,
     ) -> Self:
         """Draw a model's intervals.
 
@@ -104,10 +105,10 @@ class IntervalDisplay(Display):
     @classmethod
     def from_predictions(
         cls,
-        y: Any,
+        y: ArrayLike,
         intervals: ArrayLike,
         *,
-        x: Any = None,
+        x: ArrayLike | None = None,
         prediction: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         method: str = "intervals",
@@ -137,7 +138,7 @@ class IntervalDisplay(Display):
         rows = _row_table(y, intervals, prediction, groups)
         if x is None:
             x = rows["centre"].rename("middle of the interval" if prediction is None else "prediction")
-        column = place_column(x)
+        column = AxisColumn.from_values(x)
         if len(column.values) != len(rows):
             raise ValueError(f"x must have {len(rows)} values, one per row of y; got {len(column.values)}")
         rows.insert(0, "x", column.values)
@@ -164,7 +165,7 @@ class IntervalDisplay(Display):
         low, high = np.clip(bounds, *limits).T
         if each:
             x = self.rows["x"].to_numpy()
-            lines: Options = {"color": method_color(self.method), "alpha": 0.6, "linewidth": 1.6}
+            lines: Options = {"color": method_look(self.method).color, "alpha": 0.6, "linewidth": 1.6}
             ax.vlines(x, low, high, label="interval", **lines)
         else:
             x = (self.bins["left"] + self.bins["right"]).to_numpy() / 2
@@ -188,7 +189,7 @@ class IntervalDisplay(Display):
         )
 
     def _draw_band(self, ax: Axes, low: FloatArray, high: FloatArray) -> None:
-        edges, color = np.append(self.bins["left"], self.bins["right"].iloc[-1]), method_color(self.method)
+        edges, color = np.append(self.bins["left"], self.bins["right"].iloc[-1]), method_look(self.method).color
         area: Options = {"fill": True, "color": color, "alpha": 0.22, "linewidth": 0}
         ax.stairs(high, edges, baseline=low, label="median interval", **area)
         for bound in (low, high):
@@ -238,7 +239,9 @@ class WidthResidualDisplay(Display):
     y_name: str | None
 
     @classmethod
-    def from_estimator(cls, model: Any, X: Any, y: Any, *, coverage: float | None = None, **options: Any) -> Self:
+    def from_estimator(
+        cls, model: IntervalRegressor, X: ArrayLike, y: ArrayLike, *, coverage: float | None = None, **options: Any
+    ) -> Self:
         """Draw a model's widths; residuals are distances from its prediction.
 
         Parameters
@@ -255,7 +258,7 @@ class WidthResidualDisplay(Display):
     @classmethod
     def from_predictions(
         cls,
-        y: Any,
+        y: ArrayLike,
         intervals: ArrayLike,
         *,
         coverage: float,
@@ -284,7 +287,7 @@ class WidthResidualDisplay(Display):
         rows.insert(1, "residual", (rows["y"] - rows["centre"]).abs())
 
         finite = rows[np.isfinite(rows["width"])]
-        parts = finite.groupby(place_column(finite["width"]).bins(n_bins, least=50)[0])
+        parts = finite.groupby(AxisColumn.from_values(finite["width"]).bins(n_bins, least=50)[0])
         quantile = parts["residual"].quantile(check_share("coverage", coverage))
         table = {"n": parts.size(), "width": parts["width"].mean(), "residual": quantile}
         bins = pd.DataFrame(table).reset_index(drop=True)
@@ -317,15 +320,21 @@ class WidthResidualDisplay(Display):
 # -- Rows with their intervals ---------------------------------------------------------------------------------
 
 
-def _predictions(model: Any, X: Any, coverage: float | None) -> dict[str, Any]:
+def _predictions(model: IntervalRegressor, X: ArrayLike, coverage: float | None) -> dict[str, Any]:
     """Return what `from_predictions` needs from a model: intervals, prediction, groups, and its name."""
     ((method, fitted),) = named_models([model]).items()
     table = fitted.explain(X, coverage)
-    parts = {"intervals": ["lower", "upper"], "prediction": "median", "groups": "group"}
-    return {"method": method, **{name: table[columns].to_numpy() for name, columns in parts.items()}}
+    return {
+        "intervals": table[["lower", "upper"]].to_numpy(),
+        "prediction": table["median"].to_numpy(),
+        "groups": table["group"].to_numpy(),
+        "method": method,
+    }
 
 
-def _row_table(y: Any, intervals: Any, prediction: ArrayLike | None, groups: ArrayLike | None) -> pd.DataFrame:
+def _row_table(
+    y: ArrayLike, intervals: ArrayLike, prediction: ArrayLike | None, groups: ArrayLike | None
+) -> pd.DataFrame:
     """Return a row per target: y, lower, upper, covered, centre (the prediction, if there is one), group."""
     rows = check_rows(y, intervals)
     table = pd.DataFrame({"y": rows.y, "lower": rows.lower, "upper": rows.upper, "covered": rows.covered})
@@ -362,7 +371,7 @@ def _draw_points(ax: Axes, x: FloatArray, y: FloatArray, drawn: pd.DataFrame, ro
             ax.scatter(x[chosen], y[chosen], gid=group_gid(number), **look)
 
 
-def _mark_infinite(ax: Axes, x: ArrayLike, y: ArrayLike, marker: str, label: str, transform: Any) -> None:
+def _mark_infinite(ax: Axes, x: ArrayLike, y: ArrayLike, marker: str, label: str, transform: Transform) -> None:
     """Mark infinite bounds, if there are any, by triangles at an edge of the picture."""
     across, along = np.broadcast_arrays(x, y)
     if across.size:

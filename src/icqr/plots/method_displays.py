@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,23 +17,19 @@ from icqr.calibration import COVERAGES
 from icqr.metrics import binomial_interval, coverage_by_group, width_summary
 from icqr.metrics.marginal import check_rows, check_share
 from icqr.partition import GroupPartition
+from icqr.plots.axes import heading, in_units, ink, name_rows, percent, plain
 from icqr.plots.displays import (
     WHITE,
     Display,
+    Intervals,
+    Models,
     Options,
     group_gid,
     group_numbers,
-    heading,
-    in_units,
-    ink,
-    method_color,
     method_look,
     named_intervals,
     named_models,
-    percent,
-    plain,
     predicted_intervals,
-    row_labels,
 )
 from icqr.regressors import QR
 
@@ -74,11 +70,18 @@ class GroupCoverageDisplay(Display):
     overall: pd.DataFrame
     coverage: float
     max_groups: int = 40
-    names: Mapping[Any, str] = field(default_factory=dict)
+    names: Mapping[Hashable, str] = field(default_factory=dict)
 
     @classmethod
     def from_estimator(
-        cls, models: Any, X: Any, y: Any, *, groups: Any = None, coverage: float | None = None, **options: Any
+        cls,
+        models: Models,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        coverage: float | None = None,
+        **options: Any,
     ) -> Self:
         """Draw the coverage of one or several models.
 
@@ -108,12 +111,12 @@ class GroupCoverageDisplay(Display):
     def from_predictions(
         cls,
         y: ArrayLike,
-        intervals: Any,
+        intervals: Intervals,
         groups: ArrayLike,
         *,
         coverage: float,
         max_groups: int = 40,
-        names: Mapping[Any, str] | None = None,
+        names: Mapping[Hashable, str] | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """Draw the coverage of intervals from anywhere.
@@ -137,11 +140,10 @@ class GroupCoverageDisplay(Display):
         if max_groups < 1:
             raise ValueError(f"max_groups must be at least 1, got {max_groups}")
         named, promise = named_intervals(intervals), check_share("coverage", coverage)
-        by_group, overall = (
-            _by_method({name: coverage_by_group(y, bounds, labels).reset_index() for name, bounds in named.items()})
-            for labels in (groups, np.zeros(len(np.asarray(y)), dtype=int))
-        )
-        return cls(by_group, overall.drop(columns="group"), promise, max_groups, names or {}).plot(ax)
+        everywhere = np.zeros(np.shape(y)[0], dtype=int)
+        table = _by_method({name: coverage_by_group(y, bounds, groups).reset_index() for name, bounds in named.items()})
+        overall = _by_method({name: coverage_by_group(y, bounds, everywhere) for name, bounds in named.items()})
+        return cls(table, overall, promise, max_groups, names or {}).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -149,7 +151,7 @@ class GroupCoverageDisplay(Display):
         return 6.4, 1.7 + (1 + len(self._shown())) * (0.12 + 0.12 * len(self.overall))
 
     def _shown(self) -> list[Any]:
-        """Return the labels of the groups that are drawn: the least covered."""
+        """Return the labels of the groups that are drawn: the least covered, in the order of the table."""
         worst = self.table.groupby("group", sort=False, dropna=False)["coverage"].min()
         kept = worst.sort_values(kind="stable").index[: self.max_groups]
         return [label for label in worst.index if label in kept]
@@ -159,25 +161,25 @@ class GroupCoverageDisplay(Display):
         line: Options = {"color": ink(ax), "linestyle": "--", "linewidth": 1.2, "zorder": 1.5}
         ax.axvline(self.coverage, label=f"promised: {percent(self.coverage)}", **line)
 
-        # All rows together at the top, then a row per group, in each of them the methods below each other.
-        for place, (method, overall) in enumerate(self.overall.set_index("method").iterrows()):
-            look, by_group = method_look(str(method)), self.table[self.table["method"] == method].set_index("group")
-            entries = [(None, overall), *((group_gid(numbers[label]), by_group.loc[label]) for label in shown)]
+        # All rows together at the top, then a row per group; in each of them the methods below each other.
+        gids = [None, *(group_gid(numbers[label]) for label in shown)]
+        for place, method in enumerate(self.overall["method"]):
+            look, heights = method_look(method), np.arange(len(gids)) + 0.7 * ((place + 0.5) / len(self.overall) - 0.5)
             marks: Options = {"marker": look.marker, "markersize": 6.5, "markeredgewidth": 1.5, "linestyle": "none"}
-            for height, (gid, row) in enumerate(entries):
-                y = height + (place - (len(self.overall) - 1) / 2) * 0.7 / len(self.overall)
-                low, high = row["coverage_lower"], row["coverage_upper"]
-                ax.plot([low, high], [y, y], color=look.color, linewidth=2, gid=gid)
-                fill = look.color if low <= self.coverage <= high else WHITE
-                ax.plot(row["coverage"], y, color=look.color, markerfacecolor=fill, gid=gid, zorder=3, **marks)
+            overall, by_group = (part[part["method"] == method] for part in (self.overall, self.table))
+            drawn = pd.concat([overall, by_group.set_index("group").loc[shown]])
+            for gid, y, row in zip(gids, heights, drawn.itertuples(), strict=True):
+                ax.plot([row.coverage_lower, row.coverage_upper], [y, y], color=look.color, linewidth=2, gid=gid)
+                fill = look.color if row.coverage_lower <= self.coverage <= row.coverage_upper else WHITE
+                ax.plot(row.coverage, y, color=look.color, markerfacecolor=fill, gid=gid, zorder=3, **marks)
             ax.plot([], [], color=look.color, marker=look.marker, linewidth=2, markersize=6, label=plain(method, 24))
+        ax.axhline(0.5, color=ink(ax), linewidth=0.6)
 
         sizes = self.table.drop_duplicates("group").set_index("group")["n"]
         known = {-1: "no known group", **self.names}
         names = [f"{plain(known.get(label, label), 28)}  n = {sizes[label]:,}" for label in shown]
-        row_labels(ax, [f"all  n = {self.overall['n'].iloc[0]:,}", *names])
+        name_rows(ax, [f"all  n = {self.overall['n'].iloc[0]:,}", *names])
         ax.set_ylim(len(shown) + 0.6, -0.6)
-        ax.axhline(0.5, color=ink(ax), linewidth=0.6)
         ax.xaxis.set_major_formatter(lambda share, _: percent(share))
         ax.set_xlabel("coverage")
         n_groups = self.table["group"].nunique(dropna=False)
@@ -209,7 +211,13 @@ class ReliabilityDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, models: Any, X: Any, y: ArrayLike, *, levels: Sequence[float] | None = None, ax: Axes | None = None
+        cls,
+        models: Models,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        levels: Sequence[float] | None = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the reliability of one or several models.
 
@@ -237,7 +245,9 @@ class ReliabilityDisplay(Display):
         return cls(_by_method(parts)).plot(ax)
 
     @classmethod
-    def from_predictions(cls, y: ArrayLike, intervals: Any, levels: Sequence[float], *, ax: Axes | None = None) -> Self:
+    def from_predictions(
+        cls, y: ArrayLike, intervals: Intervals, levels: Sequence[float], *, ax: Axes | None = None
+    ) -> Self:
         """Draw the reliability of intervals from anywhere.
 
         Parameters
@@ -278,10 +288,10 @@ class ReliabilityDisplay(Display):
 
 def _by_method(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Put the methods' tables below each other, with the method as first column."""
-    return pd.concat(tables, names=["method"]).reset_index(level=0).reset_index(drop=True)
+    return pd.concat(tables, names=["method"]).reset_index("method").reset_index(drop=True)
 
 
-def _reliability(y: ArrayLike, intervals: Any, levels: Sequence[float]) -> pd.DataFrame:
+def _reliability(y: ArrayLike, intervals: ArrayLike, levels: Sequence[float]) -> pd.DataFrame:
     """Return a row per level: asked, observed, lower, upper, n."""
     bounds, asked = np.asarray(intervals, dtype=float), [check_share("levels", level) for level in levels]
     if bounds.ndim != 3 or bounds.shape[2] != len(asked):
@@ -324,21 +334,23 @@ class WidthDisplay(Display):
     y_name: str | None
 
     @classmethod
-    def from_estimator(cls, models: Any, X: Any, y: Any, *, coverage: float | None = None, **options: Any) -> Self:
+    def from_estimator(
+        cls, models: Models, X: ArrayLike, y: ArrayLike, *, coverage: float | None = None, ax: Axes | None = None
+    ) -> Self:
         """Draw the widths of one or several models.
 
         Parameters
         ----------
         models, X, y, coverage
             As in :meth:`GroupCoverageDisplay.from_estimator`; y only gives its name.
-        **options
-            Of :meth:`from_predictions`: `ax`.
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
         """
         intervals, _ = predicted_intervals(named_models(models), X, coverage)
-        return cls.from_predictions(y, intervals, **options)
+        return cls.from_predictions(y, intervals, ax=ax)
 
     @classmethod
-    def from_predictions(cls, y: Any, intervals: Any, *, ax: Axes | None = None) -> Self:
+    def from_predictions(cls, y: ArrayLike, intervals: Intervals, *, ax: Axes | None = None) -> Self:
         """Draw the widths of intervals from anywhere.
 
         Parameters
@@ -371,14 +383,14 @@ class WidthDisplay(Display):
             # The mean at the right edge, and what the axis does not show.
             notes = []
             if len(finite[method]):
-                _draw_ridge(ax, height, finite[method], end, method_color(method))
+                _draw_ridge(ax, height, finite[method], end, method_look(method).color)
                 notes.append(f"mean {cell(float(finite[method].mean())).text}")
             for place, rows in {"beyond": np.isfinite(width) & (width > end), "infinite": np.isinf(width)}.items():
                 notes += [f"{percent(rows.mean(), 2)} {place} ▶"] if rows.any() else []
             look: Options = {"ha": "right", "va": "bottom", "fontsize": "small"}
             ax.text(0.995, height + 0.57, ", ".join(notes), transform=ax.get_yaxis_transform(), **look)
 
-        row_labels(ax, [plain(method, 20) for method in reversed(self.widths)])
+        name_rows(ax, [plain(method, 20) for method in reversed(self.widths)])
         ax.set_xlim(0, end * 1.03)
         ax.set_ylim(-0.45, len(self.widths) - 0.2)
         ax.set_xlabel(in_units("width of the interval", self.y_name))

@@ -22,7 +22,8 @@ from icqr.plots import (
     blank_axes,
     figure_to_svg,
 )
-from icqr.plots.displays import Display, find_column
+from icqr.plots.axes import find_column
+from icqr.plots.displays import Display
 from icqr.plots.group_displays import most_important
 from icqr.reporting.summary import Evidence
 
