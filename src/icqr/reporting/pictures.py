@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from icqr._tables import align, as_table
+from icqr._tables import align
 from icqr.auditing.findings import percent, promise
 from icqr.plots import (
     ExplainedVarianceDisplay,
@@ -28,7 +28,7 @@ from icqr.plots.group_displays import most_important
 from icqr.reporting.summary import Evidence
 
 #: Inches; narrow, so that words stay large enough on a phone.
-SIZE = 4.4, 4.2
+WIDTH = 4.4
 #: How many points a picture holds at most: each takes about 80 bytes.
 MOST_POINTS = 800
 #: How many groups a picture of coverage holds at most; fewer for several methods, so that it fits on a screen.
@@ -39,25 +39,26 @@ _Drawn: TypeAlias = Iterator[tuple[str, Display, str]]
 
 def pictures_of(evidence: Evidence, summary: dict[str, Any]) -> dict[str, str]:
     """Return the pictures that can be drawn from what was given as SVG, by name."""
-    if evidence.X is not None and evidence.model is not None:  # with the names by which the model knows the columns
-        evidence = replace(evidence, X=align(as_table(evidence.X), evidence.model.columns_))
-    importances = getattr(evidence.model, "importances_", None)
-    important = [] if importances is None or not evidence.rows else most_important(importances, evidence.X)
+    X, model = evidence.X, evidence.model
+    important: list[Hashable] = []
+    if X is not None and model is not None:
+        X = align(X, model.columns_)  # with the names by which the model knows the columns
+        important = most_important(model.importances_, X) if hasattr(model, "importances_") else []
+    evidence = replace(evidence, X=X)
+
     pictures = {}
     for name, display, title in [
         *_group_pictures(evidence, summary),
         *_model_pictures(evidence, summary, important),
         *_row_pictures(evidence, important),
     ]:
-        if not hasattr(display, "figure_") or display.size[1] != SIZE[1]:  # as high as its rows need
-            display.plot(blank_axes(SIZE[0], display.size[1]))
+        display.figure_.canvas.figure.set_size_inches(WIDTH, display.size[1])  # as high as its rows need
         pictures[name] = figure_to_svg(display.figure_, title=title)
     return pictures
 
 
 def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
     """Draw coverage in the groups of the model, and in those that the user gave to the audit."""
-    main = evidence.main
     for kind, name in (("model group", "coverage_by_group"), ("group", "coverage_by_given_group")):
         groups = [entry for entry in summary.get("coverage_by_group", []) if entry["kind"] == kind]
         if not groups:
@@ -69,40 +70,39 @@ def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
             for group in groups
         )
         overall = pd.DataFrame({"method": method, **evidence.audits[method].numbers} for method in methods)
-        display = GroupCoverageDisplay(
-            table,
-            overall.astype({"n": int}),
-            evidence.coverage,
-            max_groups=max(8, MOST_GROUPS // len(methods)),
-            names={group["group"]: group["name"] for group in groups},
-        )
-        covered = table.loc[table["method"] == main, "coverage"]
-        title = f"Coverage of {main} by group, {promise(evidence.coverage)} promised: "
-        yield name, display, f"{title}from {percent(covered.min())} to {percent(covered.max())}."
+        most, names = max(8, MOST_GROUPS // len(methods)), {group["group"]: group["name"] for group in groups}
+        display = GroupCoverageDisplay(table, overall.astype({"n": int}), evidence.coverage, most, names)
+        covered = table.loc[table["method"] == evidence.main, "coverage"]
+        ends = f"from {percent(covered.min())} to {percent(covered.max())}"
+        title = f"Coverage of {evidence.main} by group, {promise(evidence.coverage)} promised: {ends}."
+        yield name, display.plot(blank_axes(WIDTH)), title
 
 
-def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequence[Any]) -> _Drawn:
+def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequence[Hashable]) -> _Drawn:
+    """Draw how the groups of the model came about."""
     model, labels = evidence.model, evidence.labels
+    if model is None:
+        return
     if summary.get("importance"):
         first = max(summary["importance"], key=lambda entry: entry["share"])
         title = f"Importance of columns: {first['feature']} most, {percent(first['share'])} of all."
-        yield "importance", ImportanceDisplay.from_estimator(model, ax=blank_axes(*SIZE)), title
+        yield "importance", ImportanceDisplay.from_estimator(model, ax=blank_axes(WIDTH)), title
     if "choice_of_k" in summary and len(summary["choice_of_k"]["path"]) > 1:
-        display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes(*SIZE))
+        display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes(WIDTH))
         yield "choice_of_k", display, summary["choice_of_k"]["sentence"]
-    if labels is not None and len(important) > 1:
-        plane = GroupMapDisplay.from_labels(evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes(*SIZE))
-        title = f"Groups in the plane of {plane.across.name} and {plane.along.name}."
-        yield "map", plane, title
+    if evidence.X is not None and labels is not None and len(important) > 1:
+        plane = GroupMapDisplay.from_labels(evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes(WIDTH))
+        yield "map", plane, f"Groups in the plane of {plane.across.name} and {plane.along.name}."
 
 
-def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
+def _row_pictures(evidence: Evidence, important: Sequence[Hashable]) -> _Drawn:
+    """Draw the intervals of the rows, if there are rows."""
     if not evidence.rows:
         return
     main, rows = evidence.main, evidence.rows[evidence.main]
     y, bounds = pd.Series(rows.rows.y, name=evidence.y_name), rows.intervals
     intervals = {method: audited.intervals for method, audited in evidence.rows.items()}
-    widths = WidthDisplay.from_predictions(y, intervals, ax=blank_axes(*SIZE))
+    widths = WidthDisplay.from_predictions(y, intervals, ax=blank_axes(WIDTH))
     yield "widths", widths, f"Distribution of the widths of {', '.join(intervals)}."
 
     if rows.prediction is None and not np.isfinite(bounds).any(axis=1).all():
@@ -110,12 +110,11 @@ def _row_pictures(evidence: Evidence, important: Sequence[Any]) -> _Drawn:
     options: dict[str, Any] = {"groups": evidence.labels, "prediction": rows.prediction, "method": main}
     options["max_points"] = MOST_POINTS
     # Against the most important column; without importances, against the prediction.
-    x = find_column(evidence.X, important[0]) if important else None
-    display = IntervalDisplay.from_predictions(y, bounds, x=x, **options, ax=blank_axes(*SIZE))
+    x = find_column(evidence.X, important[0]) if evidence.X is not None and important else None
+    display = IntervalDisplay.from_predictions(y, bounds, x=x, **options, ax=blank_axes(WIDTH))
     yield "intervals", display, f"Intervals of {main} against {display.column.name}, with what happened."
 
     if np.isfinite(rows.rows.width).any():
-        fit = WidthResidualDisplay.from_predictions(
-            y, bounds, coverage=evidence.coverage, **options, ax=blank_axes(*SIZE)
-        )
+        options |= {"coverage": evidence.coverage, "ax": blank_axes(WIDTH)}
+        fit = WidthResidualDisplay.from_predictions(y, bounds, **options)
         yield "residuals", fit, f"Absolute residuals of {main} against the width of its intervals."

@@ -10,12 +10,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._sheet import unbroken
 from icqr.auditing.findings import as_json
 from icqr.reporting.report_tables import tables_of
-from icqr.reporting.summary import STATUS_WORDS, gather, summary_of
+from icqr.reporting.summary import STATUS_WORDS, Subject, gather, summary_of
 
 #: So many sentences are shown at once, of one method or a comparison and of each of several; the others on demand.
 MOST_SENTENCES, MOST_OF_EACH = 8, 3
@@ -24,12 +26,12 @@ _NOT_IN_A_PAGE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"
 
 
 def report(
-    subject: Any,
+    subject: Subject,
     path: str | os.PathLike[str],
-    X: Any = None,
-    y: Any = None,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
     *,
-    methods: Any = None,
+    methods: object = None,
     title: str | None = None,
     about: Mapping[str, Any] | None = None,
     seconds: Mapping[str, float] | None = None,

@@ -7,14 +7,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
-from icqr._tables import IntArray, as_table
+from icqr._tables import IntArray, Table, as_table
 from icqr.auditing import Audit, Comparison
 from icqr.auditing.audits import Audited, prepare
 from icqr.auditing.comparison import compare_rows, named_methods
@@ -52,12 +53,16 @@ GROUP_NUMBERS = ("coverage", "coverage_lower", "coverage_upper", "mean_width")
 WIDTHS = ("min", "q1", "median", "q3", "max", "mean", "std")
 
 
+#: What a report is of: a fitted model, several, or what `audit` or `compare` returns.
+Subject: TypeAlias = IntervalRegressor | Mapping[str, IntervalRegressor] | list[IntervalRegressor] | Audit | Comparison
+
+
 def summarize(
-    subject: Any,
-    X: Any = None,
-    y: Any = None,
+    subject: Subject,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
     *,
-    methods: Any = None,
+    methods: object = None,
     title: str | None = None,
     about: Mapping[str, Any] | None = None,
     seconds: Mapping[str, float] | None = None,
@@ -96,7 +101,8 @@ def summary_of(
     seconds: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return the dict of :func:`summarize`."""
-    model, audits, names = evidence.model, evidence.audits, list(evidence.audits or evidence.models)
+    model, models, audits = evidence.model, evidence.models, evidence.audits
+    names = list(audits or models)
     if seconds is not None and set(map(str, seconds)) != set(names):
         raise ValueError(f"seconds must be a dict with a number for each method, {names}, got {list(seconds)}")
 
@@ -104,16 +110,16 @@ def summary_of(
     columns = None if model is None else model.n_features_in_
     data = {
         "target": evidence.y_name or None,
-        "columns": columns if evidence.X is None else as_table(evidence.X).shape[1],
+        "columns": columns if evidence.X is None else evidence.X.shape[1],
         "rows checked": None if audit is None else int(audit.numbers["n"]),
     }
     facts = about or {}
     computed = {
         "about": {str(key): value if isinstance(value, int | float) else str(value) for key, value in facts.items()},
-        "data": {key: value for key, value in data.items() if value is not None},
-        "models": [model_facts(name, evidence.models.get(name)) for name in names],
+        "data": _known(data),
+        "models": [model_facts(name, models.get(name)) for name in names],
         "audit": None if audit is None else audit.method,
-        "versions": library_versions(evidence.models.values()),
+        "versions": library_versions(models.values()),
     }
     target = f" for {evidence.y_name}" if evidence.y_name else ""
     parts: dict[str, Any] = {
@@ -127,12 +133,17 @@ def summary_of(
         "importance": getattr(model, "importances_", None),
         "importance_sentence": None if model is None else importance_sentence(model),
         "choice_of_k": None if model is None else choice_of_k(model),
-        "selection": selections(evidence.models) or None,
+        "selection": selections(models) or None,
         "seconds": None if seconds is None else {str(name): float(value) for name, value in seconds.items()},
         "computed": computed,
     }
-    summary: dict[str, Any] = plain({key: value for key, value in parts.items() if value is not None})
+    summary: dict[str, Any] = plain(_known(parts))
     return summary
+
+
+def _known(parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts that are there."""
+    return {key: value for key, value in parts.items() if value is not None}
 
 
 # -- What was given --------------------------------------------------------------------------------------
@@ -147,7 +158,7 @@ class Evidence:
     comparison: Comparison | None = None
     models: dict[str, IntervalRegressor] = field(default_factory=dict)  # the methods that are icqr models
     rows: dict[str, Audited] = field(default_factory=dict)  # with their intervals
-    X: Any = None
+    X: Table | None = None
     y_name: str | None = None
 
     @property
@@ -171,7 +182,9 @@ class Evidence:
         return grouping.table["group"].to_numpy()[grouping.codes]
 
 
-def gather(subject: Any, X: Any = None, y: Any = None, methods: Any = None) -> Evidence:
+def gather(
+    subject: Subject, X: ArrayLike | None = None, y: ArrayLike | None = None, methods: object = None
+) -> Evidence:
     """Bring what was given to :func:`icqr.reporting.report` into one form, or say what is missing."""
     if isinstance(subject, Audit | Comparison):
         return _gather_audited(subject, X, y, methods)
@@ -179,48 +192,50 @@ def gather(subject: Any, X: Any = None, y: Any = None, methods: Any = None) -> E
         raise ValueError("methods goes with an audit or a comparison; a model speaks for itself, leave it out")
 
     several = isinstance(subject, Mapping | list)
-    each = list(subject.values()) if isinstance(subject, Mapping) else subject if several else [subject]
-    if not each or not all(isinstance(model, IntervalRegressor) for model in each):
-        kinds = ", ".join(sorted({type(item).__name__ for item in each}))
+    given = subject if several else [subject]
+    models = named_methods(given) if given else {}
+    kinds = ", ".join(sorted({type(model).__name__ for model in models.values()}))
+    if not models or not all(isinstance(model, IntervalRegressor) for model in models.values()):
         raise TypeError(
             "the first argument must be a fitted icqr model, a dict or list of such models, or what audit(…) or "
             f"compare(…) gives, got {type(subject).__name__}{f' of {kinds}' if several and kinds else ''}; for "
             "intervals of other libraries pass audit(y, intervals, X, coverage=0.9)"
         )
-    models: dict[str, IntervalRegressor] = named_methods(subject if several else each)
     if X is None and y is None and not several:
-        check_is_fitted(subject)
-        return Evidence(float(subject.coverage), models=models)
+        (model,) = models.values()
+        check_is_fitted(model)
+        return Evidence(float(model.coverage), models=models)
     if X is None or y is None:
         raise ValueError(
             "X and y must be given with several models, and go together with one, got no "
             f"{'X' if X is None else 'y'}; give both, or neither for a report of one model alone"
         )
+
     rows = {name: prepare(y, model, X, None, None) for name, model in models.items()}
     comparison = compare_rows(rows, next(iter(rows)), 0, with_excess_risk=True)
     compared = comparison if several else None
-    return Evidence(comparison.coverage, comparison.audits, compared, models, rows, X, target_name(y))
+    return Evidence(comparison.coverage, comparison.audits, compared, models, rows, as_table(X), target_name(y))
 
 
-def _gather_audited(subject: Audit | Comparison, X: Any, y: Any, methods: Any) -> Evidence:
+def _gather_audited(subject: Audit | Comparison, X: ArrayLike | None, y: ArrayLike | None, methods: object) -> Evidence:
     """Join an audit or a comparison with the methods that it is of, if they are given."""
-    comparison = subject if isinstance(subject, Comparison) else None
-    named: dict[str, Any] = {}
-    if methods is not None and comparison is None:
-        named = {type(methods).__name__ if hasattr(methods, "predict_interval") else "intervals": methods}
-    elif methods is not None and comparison is not None:
-        by_name, names = named_methods(methods) if isinstance(methods, Mapping) else {}, list(comparison.audits)
-        if set(by_name) != set(names):
-            got = list(by_name) if isinstance(methods, Mapping) else type(methods).__name__
-            raise ValueError(f"methods must be a dict with the names that were compared, {names}, got {got}")
-        named = {name: by_name[name] for name in names}
-    audits = {next(iter(named), "intervals"): subject} if isinstance(subject, Audit) else dict(subject.audits)
+    if isinstance(subject, Comparison):
+        comparison, audits = subject, subject.audits
+        named = named_methods(methods) if isinstance(methods, Mapping) and methods else {}
+        if methods is not None and set(named) != set(audits):
+            got = list(named) or type(methods).__name__
+            raise ValueError(f"methods must be a dict with the names that were compared, {list(audits)}, got {got}")
+    else:  # an audit does not name what it is of
+        name = type(methods).__name__ if hasattr(methods, "predict_interval") else "intervals"
+        comparison, audits, named = None, {name: subject}, {name: methods}
+    named = {} if methods is None else {name: named[name] for name in audits}
     models = {name: method for name, method in named.items() if isinstance(method, IntervalRegressor)}
     if y is not None and not named:
         raise ValueError("methods must be given with y, got None; give the model or intervals that were audited")
     if y is None and len(models) < len(named):
         raise ValueError("y must be given with intervals in methods, got None; give the rows that were audited")
 
+    # The rows, if they are given, must be those that were audited.
     rows = {} if y is None else {name: prepare(y, each, X, None, subject.coverage) for name, each in named.items()}
     for name, audited in rows.items():
         numbers = audits[name].numbers
@@ -230,7 +245,8 @@ def _gather_audited(subject: Audit | Comparison, X: Any, y: Any, methods: Any) -
                 f"X, y and methods must be what was audited: {numbers['n']:.0f} rows of which {name} covers "
                 f"{numbers['coverage']:.4f}, got {n} rows of which it covers {share:.4f}"
             )
-    return Evidence(subject.coverage, audits, comparison, models, rows, X, target_name(y))
+    table = None if X is None else as_table(X)
+    return Evidence(subject.coverage, audits, comparison, models, rows, table, target_name(y))
 
 
 # -- The verdict -----------------------------------------------------------------------------------------
@@ -241,12 +257,7 @@ def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverag
     if not methods:
         sentence = f"The model promises {promise(coverage)}; it was not checked here on rows that it has not seen."
         return {"status": "unchecked", "sentence": sentence}
-    statuses = {}
-    for entry in methods:
-        status = (
-            "partly" if entry["undercovers"] else {HOLDS: "holds", OVER: "cautious"}.get(entry["verdict"], "unknown")
-        )
-        statuses[entry["method"]] = "broken" if entry["verdict"] == UNDER else status
+    statuses = {entry["method"]: _status(entry) for entry in methods}
     best = min(statuses.values(), key=list(STATUS_WORDS).index)
     if len(methods) == 1:
         return {"status": best, "sentence": _sentence(methods[0], audits[methods[0]["method"]])}
@@ -268,6 +279,13 @@ def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverag
         "sentence": f"{promise(coverage)} is promised, and on average {listed(who)}; {short}.",
         "methods": [name for name, status in statuses.items() if status == best],
     }
+
+
+def _status(method: dict[str, Any]) -> str:
+    """Return the key of `STATUS_WORDS` that a method has earned."""
+    if method["verdict"] == UNDER:
+        return "broken"
+    return "partly" if method["undercovers"] else {HOLDS: "holds", OVER: "cautious"}.get(method["verdict"], "unknown")
 
 
 def _sentence(method: dict[str, Any], audit: Audit) -> str:
@@ -301,32 +319,23 @@ def _checked_parts(evidence: Evidence) -> dict[str, Any]:
     """Return the parts that come from audits of rows."""
     audits, comparison = evidence.audits, evidence.comparison
     groups = _coverage_by_group(evidence) if audits else []
-    methods, sentences, widths = [], [], []
-    for name, audit in audits.items():
-        by_group = [group["methods"][name]["coverage"] for group in groups if name in group["methods"]]
-        everywhere = audit.regions["kind"] == "all rows"
-        elsewhere = audit.regions.loc[~everywhere, "verdict"]
-        methods.append(
-            {
-                "method": name,
-                "verdict": audit.regions.loc[everywhere, "verdict"].item(),
-                **{key: audit.numbers[key] for key in METHOD_NUMBERS},
-                "lowest_group": min(by_group, default=None),
-                "highest_group": max(by_group, default=None),
-                "regions": len(elsewhere),
-                **{verdict: int((elsewhere == verdict).sum()) for verdict in (UNDER, OVER, HOLDS)},
-            }
-        )
-        sentences.append({"method": name, "summary": audit.summary, "sentences": list(audit.findings[:-1])})
-        width = {key: audit.numbers[f"finite_width_{key}"] for key in WIDTHS}
-        widths.append({"method": name, **width, "n_infinite": int(audit.numbers["n_infinite"])})
+    methods = [_method_entry(name, audit, groups) for name, audit in audits.items()]
     verdict = _verdict(methods, audits, evidence.coverage)
     if not audits:
         return {"verdict": verdict}
 
-    findings: dict[str, Any] = {"methods": sentences}
+    findings: dict[str, Any] = {
+        "methods": [
+            {"method": name, "summary": audit.summary, "sentences": list(audit.findings[:-1])}
+            for name, audit in audits.items()
+        ]
+    }
     if comparison is not None:
         findings["comparison"] = list(comparison.findings[len(audits) :])
+    widths = []
+    for name, audit in audits.items():
+        finite = {key: audit.numbers[f"finite_width_{key}"] for key in WIDTHS}
+        widths.append({"method": name, **finite, "n_infinite": int(audit.numbers["n_infinite"])})
     return {
         "verdict": verdict,
         "methods": methods,
@@ -336,6 +345,22 @@ def _checked_parts(evidence: Evidence) -> dict[str, Any]:
         "coverage_by_group": groups or None,
         "widths": widths,
         "audits": {name: audit.to_dict() for name, audit in audits.items()},
+    }
+
+
+def _method_entry(name: str, audit: Audit, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the main numbers of a method: over all rows, in groups, and how many regions have which verdict."""
+    everywhere = audit.regions["kind"] == "all rows"
+    elsewhere = audit.regions.loc[~everywhere, "verdict"]
+    by_group = [group["methods"][name]["coverage"] for group in groups if name in group["methods"]]
+    return {
+        "method": name,
+        "verdict": audit.regions.loc[everywhere, "verdict"].item(),
+        **{key: audit.numbers[key] for key in METHOD_NUMBERS},
+        "lowest_group": min(by_group, default=None),
+        "highest_group": max(by_group, default=None),
+        "regions": len(elsewhere),
+        **{verdict: int((elsewhere == verdict).sum()) for verdict in (UNDER, OVER, HOLDS)},
     }
 
 
