@@ -127,7 +127,7 @@ class ExplainedVarianceDisplay(Display):
     @classmethod
     def from_estimator(cls, model: IntervalRegressor | KMeansPartition, *, ax: Axes | None = None) -> Self:
         """Draw how the number of groups of a fitted `ICQR` (or of its `KMeansPartition`) was chosen."""
-        partition = model.partition_ if isinstance(model, IntervalRegressor) else model
+        partition: Any = getattr(model, "partition_", model)
         if not hasattr(partition, "path_"):
             kind = type(partition).__name__
             raise ValueError(f"model must have a fitted KMeansPartition, which tries several k; got a {kind}")

@@ -153,33 +153,32 @@ class IntervalDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         each, shown = len(self.rows) <= MOST_LINES, self.rows.iloc[self.drawn]
-        missing = int(self.rows["x"].isna().sum())
+        bounds = (self.rows if each else self.bins)[["lower", "upper"]].to_numpy()
 
         # The axis holds all that is drawn and finite, and a little more.
-        bounds = (self.rows if each else self.bins)[["lower", "upper"]].to_numpy()
         values = np.append(bounds, shown["y"])
         finite = values[np.isfinite(values)]
         margin = 0.05 * np.ptp(finite) or 1.0
         limits = float(finite.min() - margin), float(finite.max() + margin)
 
+        # Intervals: a line each, or a band; infinite bounds end at the edge of the picture, with a triangle.
         low, high = np.clip(bounds, *limits).T
         if each:
-            x = self.rows["x"].to_numpy()
+            x, places = self.rows["x"].to_numpy(), shown["x"].to_numpy()
             lines: Options = {"color": method_look(self.method).color, "alpha": 0.6, "linewidth": 1.6}
             ax.vlines(x, low, high, label="interval", **lines)
         else:
             x = (self.bins["left"] + self.bins["right"]).to_numpy() / 2
+            places = self.column.spread(self.drawn, np.random.default_rng(0))
             self._draw_band(ax, low, high)
-        for marker, edge, infinite, side in (("v", 0.0, -np.inf, 0), ("^", 1.0, np.inf, 1)):
-            label = f"infinite {('lower', 'upper')[side]} bound"
-            _mark_infinite(ax, x[bounds[:, side] == infinite], edge, marker, label, ax.get_xaxis_transform())
-        places = shown["x"].to_numpy() if each else self.column.spread(self.drawn, np.random.default_rng(0))
+        edges = ax.get_xaxis_transform()
+        _mark_infinite(ax, x[np.isinf(bounds[:, 0])], 0.0, "v", "infinite lower bound", edges)
+        _mark_infinite(ax, x[np.isinf(bounds[:, 1])], 1.0, "^", "infinite upper bound", edges)
         _draw_points(ax, places, shown["y"].to_numpy(), shown, self.rows)
 
         self.column.label(ax.xaxis)
-        ax.set_xlim(self.column.ends)
-        ax.set_ylim(limits)
-        ax.set_ylabel(plain(self.y_name))
+        ax.set(xlim=self.column.ends, ylim=limits, ylabel=plain(self.y_name))
+        missing = int(self.rows["x"].isna().sum())
         heading(
             ax,
             "Intervals" if self.method == "intervals" else f"{plain(self.method)} intervals",
@@ -189,6 +188,7 @@ class IntervalDisplay(Display):
         )
 
     def _draw_band(self, ax: Axes, low: FloatArray, high: FloatArray) -> None:
+        """Draw the medians of the bounds in each bin, and of the prediction."""
         edges, color = np.append(self.bins["left"], self.bins["right"].iloc[-1]), method_look(self.method).color
         area: Options = {"fill": True, "color": color, "alpha": 0.22, "linewidth": 0}
         ax.stairs(high, edges, baseline=low, label="median interval", **area)
@@ -286,6 +286,7 @@ class WidthResidualDisplay(Display):
         rows.insert(0, "width", rows["upper"] - rows["lower"])
         rows.insert(1, "residual", (rows["y"] - rows["centre"]).abs())
 
+        # In bins of the finite widths, the quantile that half the width should be.
         finite = rows[np.isfinite(rows["width"])]
         parts = finite.groupby(AxisColumn.from_values(finite["width"]).bins(n_bins, least=50)[0])
         quantile = parts["residual"].quantile(check_share("coverage", coverage))
@@ -312,8 +313,7 @@ class WidthResidualDisplay(Display):
 
         ax.set_xlim(left=0)
         ax.set_ylim(0, 1.05 * (residual.max() or 1.0))
-        ax.set_xlabel(in_units("width of the interval", self.y_name))
-        ax.set_ylabel(in_units("absolute error", self.y_name))
+        ax.set(xlabel=in_units("width of the interval", self.y_name), ylabel=in_units("absolute error", self.y_name))
         heading(ax, f"{plain(self.method)}: width and error", sample_note(self.drawn, len(self.rows)))
 
 
@@ -360,8 +360,8 @@ def _draw_points(ax: Axes, x: FloatArray, y: FloatArray, drawn: pd.DataFrame, ro
 
     Each group's points carry its name.
     """
-    numbers, hits = group_numbers(drawn["group"]), float(rows["covered"].mean())
-    group, covered = drawn["group"].map(numbers).to_numpy(), drawn["covered"].to_numpy()
+    group, covered = drawn["group"].map(group_numbers(drawn["group"])).to_numpy(), drawn["covered"].to_numpy()
+    hits = float(rows["covered"].mean())
     dots: Options = {"s": 10, "marker": "o", "color": GREY, "alpha": 0.6, "linewidth": 0, "zorder": 2.2}
     crosses: Options = {"s": 20, "marker": "x", "color": ink(ax), "linewidth": 1.1, "zorder": 2.4}
     for hit, look, word, share in ((True, dots, "covered", hits), (False, crosses, "missed", 1 - hits)):

@@ -106,7 +106,7 @@ def importance_sentence(model: IntervalRegressor) -> str | None:
     return f"The columns that move the median most; {groups} What a column does to the spread alone is not counted."
 
 
-def selections(models: Mapping[str, Any]) -> list[dict[str, Any]]:
+def selections(models: Mapping[str, IntervalRegressor]) -> list[dict[str, Any]]:
     """Return an entry per model that chose its partition: `method`, `sentence`, and `candidates` with their losses.
 
     Examples
@@ -132,7 +132,7 @@ def selections(models: Mapping[str, Any]) -> list[dict[str, Any]]:
     return entries
 
 
-def _chosen_groups(model: Any) -> str:
+def _chosen_groups(model: IntervalRegressor) -> str:
     """Say which partition was chosen, with the groups that the model has of it.
 
     These may be fewer than in the table of candidates: there, labels are those of models that have not seen the row.
