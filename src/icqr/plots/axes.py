@@ -33,17 +33,20 @@ MOST_CATEGORIES = 12
 def heading(ax: Axes, title: str, *notes: str) -> None:
     """Write a title and, between it and the picture, where they hide nothing, notes and the legend of all labels."""
     handles, labels = ax.get_legend_handles_labels()
-    note, pad = ", ".join(filter(None, notes)), None
+    note = ", ".join(filter(None, notes))
+    pad = None
     if labels or note:
         look: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "alignment": "left", "frameon": False}
         look |= {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0, "borderpad": 0.2}
         look |= {"labelspacing": 0.3, "columnspacing": 1.5, "handlelength": 1.8}
         look["title"] = textwrap.fill(note, max(20, int(16 * ax.bbox.width / ax.figure.dpi))) or None
-        # As many entries side by side as the picture is wide.
+
+        # As many entries side by side as the picture is wide: matplotlib does not wrap a legend.
         for columns in range(min(len(labels), 12) or 1, 0, -1):
             box = ax.legend(handles, labels, ncols=columns, **look)
             if box.get_window_extent().width <= ax.bbox.width:
                 break
+
         # The title keeps the height free; a wide legend must not make the picture narrow.
         box.set_in_layout(False)
         pad = 6 + 72 / ax.figure.dpi * box.get_window_extent().height

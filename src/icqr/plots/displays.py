@@ -171,7 +171,7 @@ def group_gid(number: int) -> str:
 
 
 def named_models(models: Models) -> dict[str, IntervalRegressor]:
-    """Return models by name, or refuse what is none of ours."""
+    """Return models by name; anything but a model of ours is refused."""
     named = named_methods(models if isinstance(models, Mapping | list) else [models])
     for name, model in named.items():
         if not isinstance(model, IntervalRegressor):
@@ -192,7 +192,7 @@ def predicted_intervals(
 
 
 def named_intervals(intervals: Intervals) -> dict[str, ArrayLike]:
-    """Return intervals by method: one array has no method's name."""
+    """Return intervals by method; an array alone is called "intervals"."""
     named = {str(k): v for k, v in intervals.items()} if isinstance(intervals, Mapping) else {"intervals": intervals}
     if not named:
         raise ValueError("intervals must hold at least one method, got none")

@@ -96,7 +96,7 @@ def two_stages(model: IntervalRegressor) -> ResidualQuantiles | None:
 
 
 def importance_sentence(model: IntervalRegressor) -> str | None:
-    """Say what the columns' importance is that of, and whether groups follow it."""
+    """Say what the columns' importance measures, and whether the groups follow it."""
     if not hasattr(model, "importances_"):
         return None
     follow = not hasattr(model, "selection_") or isinstance(model.partition_, KMeansPartition)

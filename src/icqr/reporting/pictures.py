@@ -91,8 +91,10 @@ def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequ
         display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes(WIDTH))
         yield "choice_of_k", display, summary["choice_of_k"]["sentence"]
     if evidence.X is not None and labels is not None and len(important) > 1:
-        plane = GroupMapDisplay.from_labels(evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes(WIDTH))
-        yield "map", plane, f"Groups in the plane of {plane.across.name} and {plane.along.name}."
+        group_map = GroupMapDisplay.from_labels(
+            evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes(WIDTH)
+        )
+        yield "map", group_map, f"Groups in the plane of {group_map.across.name} and {group_map.along.name}."
 
 
 def _row_pictures(evidence: Evidence, important: Sequence[Hashable]) -> _Drawn:
@@ -116,5 +118,5 @@ def _row_pictures(evidence: Evidence, important: Sequence[Hashable]) -> _Drawn:
 
     if np.isfinite(rows.rows.width).any():
         options |= {"coverage": evidence.coverage, "ax": blank_axes(WIDTH)}
-        fit = WidthResidualDisplay.from_predictions(y, bounds, **options)
-        yield "residuals", fit, f"Absolute residuals of {main} against the width of its intervals."
+        residuals = WidthResidualDisplay.from_predictions(y, bounds, **options)
+        yield "residuals", residuals, f"Absolute residuals of {main} against the width of its intervals."

@@ -151,7 +151,7 @@ def _known(parts: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All that a report can draw on; what was not given is empty. Dicts are by method."""
+    """Everything that a report can draw on. What was not given is empty; dicts are by method."""
 
     coverage: float  # what is promised
     audits: dict[str, Audit] = field(default_factory=dict)  # empty for a model without rows to check it on
@@ -218,7 +218,7 @@ def gather(
 
 
 def _gather_audited(subject: Audit | Comparison, X: ArrayLike | None, y: ArrayLike | None, methods: object) -> Evidence:
-    """Join an audit or a comparison with the methods that it is of, if they are given."""
+    """Join an audit or a comparison with the methods that were audited, if they are given."""
     if isinstance(subject, Comparison):
         comparison, audits = subject, subject.audits
         named = named_methods(methods) if isinstance(methods, Mapping) and methods else {}
@@ -366,39 +366,44 @@ def _method_entry(name: str, audit: Audit, groups: list[dict[str, Any]]) -> dict
 
 def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
     """Return an entry per group: its verdict for the method shown in detail, and each method's coverage in it."""
-    regions = evidence.audits[evidence.main].regions
+    main, model = evidence.main, evidence.model
+    regions = evidence.audits[main].regions
     groups = records(regions[regions["kind"].isin(("model group", "group"))])
-    # A group's number is the same in the whole report: a model's groups say theirs, given ones have the next numbers.
-    numbers = {row["region"]: int(row["group"]) for row in groups if row["kind"] == "model group"}
-    users = sorted((row["region"] for row in groups if row["kind"] == "group"), key=_natural_order)
-    numbers |= {region: place for place, region in enumerate(users, start=max(numbers.values(), default=-1) + 1)}
 
-    # What each method covers in the groups that were given to its audit, and in those of the model shown in detail.
+    # A group's number is the same in the whole report: a model's groups have theirs, given ones the next numbers.
+    numbers = {group["region"]: int(group["group"]) for group in groups if group["kind"] == "model group"}
+    given = sorted((group["region"] for group in groups if group["kind"] == "group"), key=_natural_order)
+    numbers |= {region: number for number, region in enumerate(given, start=max(numbers.values(), default=-1) + 1)}
+
+    # What each method covers: in given groups its audit says it, in the groups of the main model it is counted here.
     measured: dict[str, dict[int, dict[str, Any]]] = {}
     for name, audit in evidence.audits.items():
-        rows = records(audit.regions[audit.regions["kind"] == "group"])
-        measured[name] = {numbers[row["region"]]: row for row in rows if row["region"] in numbers}
+        judged = records(audit.regions[audit.regions["kind"] == "group"])
+        measured[name] = {numbers[group["region"]]: group for group in judged if group["region"] in numbers}
         if evidence.labels is not None:
-            audited = evidence.rows[name]
-            table = coverage_by_group(audited.rows.y, audited.intervals, evidence.labels)
-            measured[name] |= {row["group"]: row for row in records(table.reset_index())}
-    measured[evidence.main] |= {numbers[row["region"]]: row for row in groups}
+            rows = evidence.rows[name]
+            table = coverage_by_group(rows.rows.y, rows.intervals, evidence.labels).reset_index()
+            measured[name] |= {group["group"]: group for group in records(table)}
+    measured[main] |= {numbers[group["region"]]: group for group in groups}
 
     # A user's own groups are called by their rule, which says more than a number; rules of clusters are approximate.
-    model, entries = evidence.model, []
     rules = list(model.groups_["rule"]) if model and isinstance(model.partition_, GroupPartition) else []
-    for row in groups:
-        number = numbers[row["region"]]
-        known = row["group"] is not None and row["group"] >= 0
-        by_method = {name: table[number] for name, table in measured.items() if number in table}
-        entry = {
-            "group": number,
-            "name": (rules[number] if rules else f"group {number}") if known else str(row["region"]),
-            "region": row["region"],
-            **{key: row[key] for key in GROUP_FACTS},
-            "methods": {name: {key: measures[key] for key in GROUP_NUMBERS} for name, measures in by_method.items()},
-        }
-        entries.append(entry)
+    entries = []
+    for group in groups:
+        number = numbers[group["region"]]
+        name = str(group["region"])
+        if group["group"] is not None and group["group"] >= 0:
+            name = rules[number] if rules else f"group {number}"
+        by_method = {method: table[number] for method, table in measured.items() if number in table}
+        entries.append(
+            {
+                "group": number,
+                "name": name,
+                "region": group["region"],
+                **{key: group[key] for key in GROUP_FACTS},
+                "methods": {method: {key: row[key] for key in GROUP_NUMBERS} for method, row in by_method.items()},
+            }
+        )
     return sorted(entries, key=lambda entry: (entry["group"] < 0, entry["group"]))
 
 
