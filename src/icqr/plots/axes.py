@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-#: Up to this many rows, each is drawn by itself, wherever it lies.
-MOST_LINES = 100
+#: Up to this many distinct values are all shown, however far some are beyond the others.
+MOST_SHOWN = 100
 #: Around up to this many distinct values points are spread sideways.
 MOST_VALUES = 30
 #: The most frequent categories of a column that are shown; all others are one.
@@ -164,7 +164,7 @@ class AxisColumn:
     @cached_property
     def ends(self) -> tuple[float, float] | None:
         """Where the axis should end if a few of many values are far beyond all others, else None."""
-        if len(self.distinct) <= MOST_LINES:
+        if len(self.distinct) <= MOST_SHOWN:
             return None
         low, high = np.nanquantile(self.values, [0.005, 0.995])
         first, last = self.distinct[[0, -1]]

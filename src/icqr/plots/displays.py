@@ -13,11 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from xml.etree import ElementTree
 
-from numpy.typing import ArrayLike
-
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
-from icqr._tables import FloatArray
 from icqr.auditing.comparison import named_methods
 
 if TYPE_CHECKING:
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
 Options: TypeAlias = dict[str, Any]
 #: One fitted model, a list (named by their classes), or a mapping from names to models.
 Models: TypeAlias = IntervalRegressor | list[IntervalRegressor] | Mapping[str, IntervalRegressor]
-#: One array of intervals, or a mapping from methods to arrays.
-Intervals: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 
 #: Who needs matplotlib, and what installs it.
 _NEEDED = "pictures need", "icqr[plot]"
@@ -177,25 +172,6 @@ def named_models(models: Models) -> dict[str, IntervalRegressor]:
         if not isinstance(model, IntervalRegressor):
             hint = "for intervals of other libraries use from_predictions"
             raise TypeError(f"model must be a fitted Naive, QR, CQR or ICQR, got {name} ({type(model)}); {hint}")
-    return named
-
-
-def predicted_intervals(
-    models: Mapping[str, IntervalRegressor], X: ArrayLike, coverage: float | None
-) -> tuple[dict[str, FloatArray], float]:
-    """Return intervals by name and their coverage: by default the models' own, which must then be one."""
-    coverages = {float(model.coverage) for model in models.values()} if coverage is None else {float(coverage)}
-    if len(coverages) > 1:
-        raise ValueError(f"models were fitted for several coverages, {sorted(coverages)}; say which with coverage=")
-    (level,) = coverages
-    return {name: model.predict_interval(X, level) for name, model in models.items()}, level
-
-
-def named_intervals(intervals: Intervals) -> dict[str, ArrayLike]:
-    """Return intervals by method; an array alone is called "intervals"."""
-    named = {str(k): v for k, v in intervals.items()} if isinstance(intervals, Mapping) else {"intervals": intervals}
-    if not named:
-        raise ValueError("intervals must hold at least one method, got none")
     return named
 
 

@@ -14,23 +14,15 @@ from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
 from icqr._tables import FloatArray, IntArray
 from icqr.metrics.marginal import check_rows, check_share
-from icqr.plots.axes import (
-    MOST_LINES,
-    AxisColumn,
-    find_column,
-    heading,
-    in_units,
-    ink,
-    percent,
-    plain,
-    sample_note,
-    sample_rows,
-)
+from icqr.plots.axes import AxisColumn, find_column, heading, in_units, ink, percent, plain, sample_note, sample_rows
 from icqr.plots.displays import GREY, WHITE, Display, Options, group_gid, group_numbers, method_look, named_models
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.transforms import Transform
+
+#: Up to this many rows, each has a line; more are drawn as a band.
+MOST_LINES = 100
 
 
 @dataclass(eq=False)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
 from icqr._sheet import cell
 from icqr._tables import FloatArray
@@ -18,23 +19,14 @@ from icqr.metrics import binomial_interval, coverage_by_group, width_summary
 from icqr.metrics.marginal import check_rows, check_share
 from icqr.partition import GroupPartition
 from icqr.plots.axes import heading, in_units, ink, name_rows, percent, plain
-from icqr.plots.displays import (
-    WHITE,
-    Display,
-    Intervals,
-    Models,
-    Options,
-    group_gid,
-    group_numbers,
-    method_look,
-    named_intervals,
-    named_models,
-    predicted_intervals,
-)
+from icqr.plots.displays import WHITE, Display, Models, Options, group_gid, group_numbers, method_look, named_models
 from icqr.regressors import QR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: One array of intervals, or a mapping from methods to arrays.
+Intervals: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 
 
 @dataclass(eq=False)
@@ -98,7 +90,7 @@ class GroupCoverageDisplay(Display):
             Of :meth:`from_predictions`: `max_groups`, `names`, `ax`.
         """
         named = named_models(models)
-        intervals, promise = predicted_intervals(named, X, coverage)
+        intervals, promise = _predicted_intervals(named, X, coverage)
         if groups is None:
             finest = max(named.values(), key=lambda model: model.n_groups_)
             groups = finest.assign(X)
@@ -139,7 +131,7 @@ class GroupCoverageDisplay(Display):
         """
         if max_groups < 1:
             raise ValueError(f"max_groups must be at least 1, got {max_groups}")
-        named, promise = named_intervals(intervals), check_share("coverage", coverage)
+        named, promise = _named_intervals(intervals), check_share("coverage", coverage)
         everywhere = np.zeros(np.shape(y)[0], dtype=int)
         table = _by_method({name: coverage_by_group(y, bounds, groups).reset_index() for name, bounds in named.items()})
         overall = _by_method({name: coverage_by_group(y, bounds, everywhere) for name, bounds in named.items()})
@@ -260,7 +252,7 @@ class ReliabilityDisplay(Display):
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        named = named_intervals(intervals)
+        named = _named_intervals(intervals)
         return cls(_by_method({name: _reliability(y, bounds, levels) for name, bounds in named.items()})).plot(ax)
 
     @property
@@ -284,11 +276,6 @@ class ReliabilityDisplay(Display):
             axis.set_major_formatter(lambda share, _: percent(share))
         ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="coverage asked for", ylabel="coverage observed")
         heading(ax, "Reliability", "bands: exact 95 % intervals")
-
-
-def _by_method(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Put the methods' tables below each other, with the method as first column."""
-    return pd.concat(tables, names=["method"]).reset_index("method").reset_index(drop=True)
 
 
 def _reliability(y: ArrayLike, intervals: ArrayLike, levels: Sequence[float]) -> pd.DataFrame:
@@ -346,7 +333,7 @@ class WidthDisplay(Display):
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        intervals, _ = predicted_intervals(named_models(models), X, coverage)
+        intervals, _ = _predicted_intervals(named_models(models), X, coverage)
         return cls.from_predictions(y, intervals, ax=ax)
 
     @classmethod
@@ -362,7 +349,7 @@ class WidthDisplay(Display):
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        named = named_intervals(intervals)
+        named = _named_intervals(intervals)
         widths = {name: check_rows(y, bounds).width for name, bounds in named.items()}
         summary = pd.DataFrame({name: width_summary(y, bounds) for name, bounds in named.items()}).T
         return cls(widths, summary, target_name(y)).plot(ax)
@@ -409,3 +396,30 @@ def _draw_ridge(ax: Axes, height: int, finite: FloatArray, end: float, color: st
     ax.plot([first, third], [y, y], color=color, linewidth=8, solid_capstyle="butt")
     ax.plot(middle, y, marker="|", markersize=9, markeredgewidth=2, color=WHITE)
     ax.plot(finite.mean(), y, marker="D", markersize=5, color=WHITE, markeredgecolor=ink(ax), zorder=3)
+
+
+# -- Intervals by method --------------------------------------------------------------------------------------
+
+
+def _predicted_intervals(
+    models: Mapping[str, IntervalRegressor], X: ArrayLike, coverage: float | None
+) -> tuple[dict[str, FloatArray], float]:
+    """Return intervals by name and their coverage: by default the models' own, which must then be one."""
+    coverages = {float(model.coverage) for model in models.values()} if coverage is None else {float(coverage)}
+    if len(coverages) > 1:
+        raise ValueError(f"models were fitted for several coverages, {sorted(coverages)}; say which with coverage=")
+    (level,) = coverages
+    return {name: model.predict_interval(X, level) for name, model in models.items()}, level
+
+
+def _named_intervals(intervals: Intervals) -> dict[str, ArrayLike]:
+    """Return intervals by method; an array alone is called "intervals"."""
+    named = {str(k): v for k, v in intervals.items()} if isinstance(intervals, Mapping) else {"intervals": intervals}
+    if not named:
+        raise ValueError("intervals must hold at least one method, got none")
+    return named
+
+
+def _by_method(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Put the methods' tables below each other, with the method as first column."""
+    return pd.concat(tables, names=["method"]).reset_index("method").reset_index(drop=True)

@@ -9,19 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from icqr import plots
 from icqr._tables import align
 from icqr.auditing.findings import percent, promise
-from icqr.plots import (
-    ExplainedVarianceDisplay,
-    GroupCoverageDisplay,
-    GroupMapDisplay,
-    ImportanceDisplay,
-    IntervalDisplay,
-    WidthDisplay,
-    WidthResidualDisplay,
-    blank_axes,
-    figure_to_svg,
-)
 from icqr.plots.axes import find_column
 from icqr.plots.displays import Display
 from icqr.plots.group_displays import most_important
@@ -53,7 +43,7 @@ def pictures_of(evidence: Evidence, summary: dict[str, Any]) -> dict[str, str]:
         *_row_pictures(evidence, important),
     ]:
         display.figure_.canvas.figure.set_size_inches(WIDTH, display.size[1])  # as high as its rows need
-        pictures[name] = figure_to_svg(display.figure_, title=title)
+        pictures[name] = plots.figure_to_svg(display.figure_, title=title)
     return pictures
 
 
@@ -71,11 +61,11 @@ def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
         )
         overall = pd.DataFrame({"method": method, **evidence.audits[method].numbers} for method in methods)
         most, names = max(8, MOST_GROUPS // len(methods)), {group["group"]: group["name"] for group in groups}
-        display = GroupCoverageDisplay(table, overall.astype({"n": int}), evidence.coverage, most, names)
+        display = plots.GroupCoverageDisplay(table, overall.astype({"n": int}), evidence.coverage, most, names)
         covered = table.loc[table["method"] == evidence.main, "coverage"]
         ends = f"from {percent(covered.min())} to {percent(covered.max())}"
         title = f"Coverage of {evidence.main} by group, {promise(evidence.coverage)} promised: {ends}."
-        yield name, display.plot(blank_axes(WIDTH)), title
+        yield name, display.plot(plots.blank_axes(WIDTH)), title
 
 
 def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequence[Hashable]) -> _Drawn:
@@ -86,13 +76,13 @@ def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequ
     if summary.get("importance"):
         first = max(summary["importance"], key=lambda entry: entry["share"])
         title = f"Importance of columns: {first['feature']} most, {percent(first['share'])} of all."
-        yield "importance", ImportanceDisplay.from_estimator(model, ax=blank_axes(WIDTH)), title
+        yield "importance", plots.ImportanceDisplay.from_estimator(model, ax=plots.blank_axes(WIDTH)), title
     if "choice_of_k" in summary and len(summary["choice_of_k"]["path"]) > 1:
-        display = ExplainedVarianceDisplay.from_estimator(model, ax=blank_axes(WIDTH))
+        display = plots.ExplainedVarianceDisplay.from_estimator(model, ax=plots.blank_axes(WIDTH))
         yield "choice_of_k", display, summary["choice_of_k"]["sentence"]
     if evidence.X is not None and labels is not None and len(important) > 1:
-        group_map = GroupMapDisplay.from_labels(
-            evidence.X, labels, important, max_points=MOST_POINTS, ax=blank_axes(WIDTH)
+        group_map = plots.GroupMapDisplay.from_labels(
+            evidence.X, labels, important, max_points=MOST_POINTS, ax=plots.blank_axes(WIDTH)
         )
         yield "map", group_map, f"Groups in the plane of {group_map.across.name} and {group_map.along.name}."
 
@@ -104,7 +94,7 @@ def _row_pictures(evidence: Evidence, important: Sequence[Hashable]) -> _Drawn:
     main, rows = evidence.main, evidence.rows[evidence.main]
     y, bounds = pd.Series(rows.rows.y, name=evidence.y_name), rows.intervals
     intervals = {method: audited.intervals for method, audited in evidence.rows.items()}
-    widths = WidthDisplay.from_predictions(y, intervals, ax=blank_axes(WIDTH))
+    widths = plots.WidthDisplay.from_predictions(y, intervals, ax=plots.blank_axes(WIDTH))
     yield "widths", widths, f"Distribution of the widths of {', '.join(intervals)}."
 
     if rows.prediction is None and not np.isfinite(bounds).any(axis=1).all():
@@ -113,10 +103,10 @@ def _row_pictures(evidence: Evidence, important: Sequence[Hashable]) -> _Drawn:
     options["max_points"] = MOST_POINTS
     # Against the most important column; without importances, against the prediction.
     x = find_column(evidence.X, important[0]) if evidence.X is not None and important else None
-    display = IntervalDisplay.from_predictions(y, bounds, x=x, **options, ax=blank_axes(WIDTH))
+    display = plots.IntervalDisplay.from_predictions(y, bounds, x=x, **options, ax=plots.blank_axes(WIDTH))
     yield "intervals", display, f"Intervals of {main} against {display.column.name}, with what happened."
 
     if np.isfinite(rows.rows.width).any():
-        options |= {"coverage": evidence.coverage, "ax": blank_axes(WIDTH)}
-        residuals = WidthResidualDisplay.from_predictions(y, bounds, **options)
+        options |= {"coverage": evidence.coverage, "ax": plots.blank_axes(WIDTH)}
+        residuals = plots.WidthResidualDisplay.from_predictions(y, bounds, **options)
         yield "residuals", residuals, f"Absolute residuals of {main} against the width of its intervals."

@@ -22,14 +22,7 @@ from icqr.auditing.comparison import compare_rows, named_methods
 from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, listed, percent, plain, promise, records, rows_of
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
-from icqr.reporting.origins import (
-    choice_of_k,
-    importance_sentence,
-    library_versions,
-    model_facts,
-    remarks,
-    selections,
-)
+from icqr.reporting.origins import choice_of_k, importance_sentence, library_versions, model_facts, remarks, selections
 
 #: Version of the dict's form.
 FORMAT = "icqr-report/1"
