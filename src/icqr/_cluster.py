@@ -421,18 +421,18 @@ def _trained(trainers: list[Any], tables: list[Any], targets: list[Any], example
     for _ in range(ATTEMPTS):
         # Held by the workers, so that each estimator is trained without reading the rows again.
         held = computed([*tables, *targets], "encoding")
-        keys, workers, is_over = [future.key for future in held], set(client.nthreads()), Event()
+        keys, workers, is_over = [future.key for future in held], _processes(client), Event()
 
         training = client.submit(_train, trainers, keys[: len(tables)], keys[len(tables) :], example, pure=False)
         training.add_done_callback(lambda _, is_over=is_over: is_over.set())
         try:
             # Until it is over, look every second whether all workers are still there.
-            while not is_over.wait(timeout=1.0) and workers <= set(client.nthreads()):
+            while not is_over.wait(timeout=1.0) and workers <= _processes(client):
                 pass
             if training.status == "finished":
                 return list(training.result())
             time.sleep(1.0)  # a library may notice the loss before Dask does
-            lost = workers - set(client.nthreads())
+            lost = {address for address, _ in workers - _processes(client)}
             if not lost:
                 training.result()  # raises what the library raised
         finally:
@@ -445,6 +445,12 @@ def _trained(trainers: list[Any], tables: list[Any], targets: list[Any], example
         "memory is too small for the rows it must hold: give the workers more memory, use more of them, or train on "
         "fewer rows."
     )
+
+
+def _processes(client: Client) -> set[tuple[str, str]]:
+    """Return each worker's address and folder: a process that takes a lost one's address has another folder."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    return {(address, worker["local_directory"]) for address, worker in workers.items()}
 
 
 def _train(trainers: list[Any], tables: list[str], targets: list[str], example: tuple[Any, Any]) -> list[Any]:
