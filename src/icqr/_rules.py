@@ -8,7 +8,7 @@ row whose value is missing satisfies neither ``x ≤ 3`` nor ``x > 3``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -38,12 +38,8 @@ class Column(NamedTuple):
         return str(np.datetime64(int(value), "s")).replace("T", " ") if self.is_date else number_text(value)
 
 
-#: Columns by their place, which is how conditions refer to them: two columns may have the same name.
-Columns: TypeAlias = Sequence[Column] | Mapping[int, Column]
-
-
 class Within(NamedTuple):
-    """The condition above < value ≤ up_to on the column at `place`."""
+    """The condition above < value ≤ up_to on the column at `place` (two columns may have the same name)."""
 
     place: int
     above: float
@@ -55,7 +51,7 @@ class Within(NamedTuple):
         low = column > self.above if self.above > -math.inf else ~np.isnan(column)
         return np.asarray(low & (column <= self.up_to))
 
-    def words(self, columns: Columns) -> str:
+    def words(self, columns: Sequence[Column]) -> str:
         """Return the condition in words."""
         column = columns[self.place]
         if self.above == -math.inf:
@@ -77,16 +73,17 @@ class Equals(NamedTuple):
         column = values[:, self.place]
         return np.asarray((np.isnan(column) if math.isnan(self.value) else column == self.value) != self.negated)
 
-    def words(self, columns: Columns) -> str:
+    def words(self, columns: Sequence[Column]) -> str:
         """Return the condition in words."""
         column = columns[self.place]
         return value_rule(column.name, None if math.isnan(self.value) else column.text(self.value), self.negated)
 
 
-Rule: TypeAlias = tuple[Within | Equals, ...]
+Condition: TypeAlias = Within | Equals
+Rule: TypeAlias = tuple[Condition, ...]
 
 
-def value_rule(name: Any, value: Any, negated: bool = False) -> str:
+def value_rule(name: object, value: Any, negated: bool = False) -> str:
     """Return in words that a column has a value, or has not.
 
     Examples
@@ -99,7 +96,7 @@ def value_rule(name: Any, value: Any, negated: bool = False) -> str:
     return f"{name} {'≠' if negated else '='} {value}"
 
 
-def words(rule: Rule, columns: Columns) -> str:
+def words(rule: Rule, columns: Sequence[Column]) -> str:
     """Return a rule in words.
 
     Examples
@@ -111,7 +108,7 @@ def words(rule: Rule, columns: Columns) -> str:
     return " and ".join(condition.words(columns) for condition in rule) or "all rows"
 
 
-def simplified(conditions: Iterable[Within | Equals]) -> Rule:
+def simplified(conditions: Iterable[Condition]) -> Rule:
     """Return conditions with the limits of each column joined, and without what a known value says anyway.
 
     Examples
@@ -119,37 +116,42 @@ def simplified(conditions: Iterable[Within | Equals]) -> Rule:
     >>> simplified([Within(0, 2, math.inf), Equals(1, 3, negated=True), Within(0, -math.inf, 5), Equals(1, 4)])
     (Within(place=0, above=2, up_to=5), Equals(place=1, value=4, negated=False))
     """
-    joined: dict[int | Equals, Within | Equals] = {}
+    joined: dict[int | Equals, Condition] = {}
     for condition in conditions:
         key = condition.place if isinstance(condition, Within) else condition
-        earlier = joined.get(key, condition)
+        earlier = joined.get(key)
         if isinstance(condition, Within) and isinstance(earlier, Within):
             above, up_to = max(condition.above, earlier.above), min(condition.up_to, earlier.up_to)
             condition = Within(condition.place, above, up_to)
         joined[key] = condition
 
+    # "city ≠ Rom" says nothing beside "city = Bern".
     equals = [condition for condition in joined.values() if isinstance(condition, Equals)]
-    settled = {condition.place for condition in equals if not condition.negated}
-    superfluous = {condition for condition in equals if condition.negated and condition.place in settled}
+    known = {condition.place for condition in equals if not condition.negated}
+    superfluous = {condition for condition in equals if condition.negated and condition.place in known}
     return tuple(condition for condition in joined.values() if condition not in superfluous)
 
 
-# -- Thresholds ------------------------------------------------------------------------------------------
+# -- Numbers as they are read ----------------------------------------------------------------------------
 
 
-def cut_between(low: float, high: float, whole: bool, digits: int) -> float:
-    """Return a number ≥ low and < high with no more digits than it takes, but so many at least; `low` if all are whole.
+def cut_after(column: FloatArray, value: float, digits: int) -> float:
+    """Return a short number that parts a column's values up to `value` from those above it.
+
+    It has no more digits than it takes, but so many at least. Between whole numbers it is the value itself.
 
     Examples
     --------
-    >>> cut_between(0.123456, 0.129999, whole=False, digits=2), cut_between(6, 9, whole=True, digits=2)
-    (0.127, 6.0)
+    >>> cut_after(np.array([0.1, 0.123456, 0.129999]), 0.123456, digits=2), cut_after(np.array([6, 9, 12]), 9, digits=2)
+    (0.127, 9.0)
     """
-    middle = low / 2 + high / 2
-    if (whole and abs(low) < 1e15) or not math.isfinite(middle):
-        return float(low)
+    following = column[column > value].min()
+    middle = value / 2 + following / 2
+    is_whole = bool(np.all((column == np.round(column)) | np.isnan(column)))
+    if (is_whole and abs(value) < 1e15) or not math.isfinite(middle):
+        return float(value)
     candidates = (float(f"{middle:.{n}g}") for n in range(digits, 18))
-    return next((value for value in candidates if low <= value < high), float(low))
+    return next((number for number in candidates if value <= number < following), float(value))
 
 
 def number_text(value: float) -> str:
@@ -165,18 +167,72 @@ def number_text(value: float) -> str:
     return f"{value:.15g}" if float(f"{value:.15g}") == value else repr(float(value))
 
 
-def tree_paths(tree: DecisionTreeClassifier) -> list[tuple[tuple[int, int, bool], ...]]:
-    """Return the way to each node of a tree that was fitted on whole numbers, the root's first.
+# -- Trees of rules --------------------------------------------------------------------------------------
 
-    A step is the matrix column, the code that it is split after, and whether the node is on the side of larger codes.
+
+class Cuts(NamedTuple):
+    """Values of the column at `place`, in increasing order, after each of which it may be cut."""
+
+    place: int
+    after: FloatArray
+
+
+#: What a tree may split rows by: a limit on a column, or whether it has a value.
+Split: TypeAlias = Cuts | Equals
+
+
+class RuleTrees:
+    """Shallow trees in which the way to each node is a rule.
+
+    Parameters
+    ----------
+    columns, values : sequence of Column, (n, d) array
+        What rules speak of, and its values. A missing one (NaN) counts as the median, unless a split asks for it.
+    splits : sequence of Split
+        What trees may split by.
+    digits : int
+        Limits have at least this many significant digits.
     """
-    nodes = tree.tree_
-    paths: list[tuple[tuple[int, int, bool], ...]] = [()] * nodes.node_count
-    for node in range(nodes.node_count):  # a node's children come after it
-        for child, larger in ((nodes.children_left[node], False), (nodes.children_right[node], True)):
-            if child >= 0:
-                paths[child] = (*paths[node], (int(nodes.feature[node]), math.floor(nodes.threshold[node]), larger))
-    return paths
+
+    def __init__(self, columns: Sequence[Column], values: FloatArray, splits: Sequence[Split], digits: int) -> None:
+        self.columns, self.values, self.splits, self.digits = columns, values, splits, digits
+        # A tree gets codes in the order of the values: it splits them alike, and its 32-bit floats hold them exactly.
+        self.codes = np.empty((len(values), len(splits)), order="F")
+        for j, split in enumerate(splits):
+            if isinstance(split, Cuts):
+                column = values[:, split.place]
+                filled = np.where(np.isnan(column), np.nanmedian(column), column)
+                self.codes[:, j] = np.searchsorted(split.after, filled)
+            else:
+                self.codes[:, j] = split.mask(values)
+
+    def fit(self, target: BoolArray, smallest: int) -> tuple[IntArray, list[Rule]]:
+        """Return the leaf of each row in a tree that tells `target` from the others, and the way to each node.
+
+        The tree has a depth of 3, and each leaf has at least `smallest` rows.
+        """
+        tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=smallest, random_state=0).fit(self.codes, target)
+        nodes = tree.tree_
+        paths: list[Rule] = [()] * nodes.node_count
+        for node in np.flatnonzero(nodes.children_left >= 0):  # a node's children come after it
+            below, above = self._sides(self.splits[nodes.feature[node]], math.floor(nodes.threshold[node]))
+            paths[nodes.children_left[node]] = (*paths[node], below)
+            paths[nodes.children_right[node]] = (*paths[node], above)
+        return tree.apply(self.codes), paths
+
+    def _sides(self, split: Split, code: int) -> tuple[Condition, Condition]:
+        """Return the conditions of the rows up to a code of a split, and of those above it."""
+        place, column = split.place, self.values[:, split.place]
+        if isinstance(split, Cuts):
+            cut = cut_after(column, split.after[code], self.digits)
+            return Within(place, -math.inf, cut), Within(place, cut, math.inf)
+
+        # Not one of two values is the other.
+        others, levels = np.unique(column[column != split.value]), self.columns[place].levels
+        is_only_split = sum(other.place == place for other in self.splits) == 1
+        if is_only_split and len(others) == 1 and (levels is None or len(levels) == 2):
+            return Equals(place, float(others[0])), split
+        return split._replace(negated=True), split
 
 
 # -- What a group is -------------------------------------------------------------------------------------
@@ -215,71 +271,61 @@ def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArr
     descriptions = []
     for group in range(n_groups):
         inside = labels == group
-        rule, fidelity = features.best_rule(inside)
-        descriptions.append({"rule": rule, "fidelity": fidelity, "features": features.differences(inside)})
+        if inside.any():
+            rule, fidelity = features.best_rule(inside)
+            descriptions.append({"rule": rule, "fidelity": fidelity, "features": features.differences(inside)})
+        else:
+            descriptions.append({"rule": "no rows", "fidelity": 0.0, "features": ""})
     return pd.DataFrame(descriptions)
 
 
 class _GroupFeatures:
-    """The features that describe groups: the ten columns of largest weight as numbers, missing values filled."""
+    """The features that describe groups: numbers and categories of the ten columns of largest weight, gaps filled."""
 
     def __init__(self, X: Table, weights: FloatArray | None) -> None:
-        share = np.ones(X.shape[1]) if weights is None or not np.any(weights) else np.asarray(weights)
-        readable = readable_columns(X)
-        self.matrix = np.empty((len(X), 0))
-        self.names: list[tuple[Any, Any]] = []  # each matrix column's name and, of a category, its value
-        self.places = np.empty(0, dtype=np.intp)
-        if readable:
-            if len(readable) < X.shape[1]:
-                X, share = pd.DataFrame(X).iloc[:, readable], share[readable]
-            matrix, origin, names = Features(X, max_categories=MOST_CATEGORIES).one_hot(X)
-            allowed = [j for j in np.argsort(-share, kind="stable")[:10] if share[j] > 0]
-            kept = np.flatnonzero(np.isin(origin, allowed) & ~np.isnan(matrix).all(axis=0))
-            matrix = matrix[:, kept]
-            self.matrix = np.where(np.isnan(matrix), np.nanmedian(matrix, axis=0), matrix)
-            self.names, self.places = [names[j] for j in kept], origin[kept]
+        table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X).add_prefix("x")
+        share = np.ones(table.shape[1]) if weights is None or not np.any(weights) else np.asarray(weights)
+        readable = np.array(readable_columns(table), dtype=np.intp)
+        largest = readable[np.argsort(-share[readable], kind="stable")[:10]]
+        table = table.iloc[:, sorted(j for j in largest if share[j] > 0)]
+        table = pd.DataFrame(Features(table, max_categories=MOST_CATEGORIES).transform(table))
 
-        # A tree splits the ranks of values as it would split the values, and its 32-bit floats hold ranks exactly.
-        pairs = [np.unique(column, return_inverse=True) for column in self.matrix.T]
-        self.distinct = [values for values, _ in pairs]
-        self.ranks = np.array([ranks for _, ranks in pairs], dtype=np.intp).T
+        # A feature is a column of numbers, or one of the categories of a column.
+        self.columns: list[Column] = []
+        self.splits: list[Split] = []
+        values = np.empty(table.shape)
+        for place, (name, column) in enumerate(table.items()):
+            levels = None
+            if isinstance(column.dtype, pd.CategoricalDtype):
+                levels = [str(category) for category in column.cat.categories]
+                values[:, place] = column.cat.codes
+                self.splits += [Equals(place, float(code)) for code in range(len(levels))]
+            else:
+                numbers = column.to_numpy(dtype=float)
+                values[:, place] = np.where(np.isnan(numbers), np.nanmedian(numbers), numbers)
+                distinct = np.unique(values[:, place])
+                two = len(distinct) == 2
+                self.splits.append(Equals(place, float(distinct[1])) if two else Cuts(place, distinct[:-1]))
+            self.columns.append(Column(str(name), levels))
+        self.trees = RuleTrees(self.columns, values, self.splits, digits=3)
 
-        # How columns and their values are called; the code of a category is its matrix column.
-        categories = ["" if category is None else str(category) for _, category in self.names]
-        self.columns: dict[int, Column] = {}
-        for place, (name, category), values in zip(self.places, self.names, self.distinct, strict=True):
-            two = [f"{value:.15g}" for value in values] if len(values) == 2 else None
-            self.columns[int(place)] = Column(str(name), categories if category is not None else two)
+        # As numbers to take means of: a category is there (1) or not (0).
+        places = [split.place for split in self.splits]
+        is_number = [self.columns[place].levels is None for place in places]
+        self.matrix = np.where(is_number, values[:, places], self.trees.codes)
 
     def best_rule(self, inside: BoolArray) -> tuple[str, float]:
         """Return the rule of the leaf that overlaps most with the group, and the overlap (Jaccard's index)."""
-        if not inside.any():
-            return "no rows", 0.0
-        if not self.names:
+        if not self.columns:
             return "all rows", float(inside.mean())
-
-        tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=3, random_state=0).fit(self.ranks, inside)
-        leaves = tree.apply(self.ranks)
+        leaves, paths = self.trees.fit(inside, smallest=3)
         hits = np.bincount(leaves, weights=inside)
         overlaps = hits / (np.bincount(leaves) + inside.sum() - hits)
         best = int(overlaps.argmax())
-
-        conditions: list[Within | Equals] = []
-        for feature, rank, larger in sorted(tree_paths(tree)[best], key=lambda step: step[0]):
-            place, values = int(self.places[feature]), self.distinct[feature]
-            if self.names[feature][1] is not None:
-                conditions.append(Equals(place, feature, negated=not larger))
-            elif len(values) == 2:
-                conditions.append(Equals(place, float(larger)))
-            else:
-                cut = cut_between(values[rank], values[rank + 1], bool(np.all(values == np.round(values))), digits=3)
-                conditions.append(Within(place, cut, math.inf) if larger else Within(place, -math.inf, cut))
-        return words(simplified(conditions), self.columns), float(overlaps[best])
+        return words(simplified(sorted(paths[best])), self.columns), float(overlaps[best])
 
     def differences(self, inside: BoolArray) -> str:
-        """Return the three columns whose mean inside differs most from the mean of all, in standard deviations."""
-        if not inside.any():
-            return ""
+        """Return the three features whose mean inside differs most from the mean of all, in standard deviations."""
         largest = np.abs(self.matrix).max(axis=0)  # as unit, so that squares don't overflow
         scaled = np.divide(self.matrix, largest, out=np.zeros_like(self.matrix), where=largest > 0)
         mean, ours, spread = scaled.mean(axis=0), scaled[inside].mean(axis=0), scaled.std(axis=0)
@@ -287,11 +333,13 @@ class _GroupFeatures:
 
         texts = []
         for j in np.argsort(-np.abs(effect), kind="stable")[:3]:
-            (name, category), own, overall = self.names[j], ours[j] * largest[j], mean[j] * largest[j]
+            split, own, overall = self.splits[j], ours[j] * largest[j], mean[j] * largest[j]
+            column = self.columns[split.place]
             if abs(effect[j]) <= 1e-12:
                 continue
-            if category is not None:
-                texts.append(f"{name} = {category} in {100 * own:.0f} % (all: {100 * overall:.0f} %)")
+            if column.levels is None:
+                texts.append(f"{column.name} {'higher' if own > overall else 'lower'} ({own:.3g}; all: {overall:.3g})")
             else:
-                texts.append(f"{name} {'higher' if own > overall else 'lower'} ({own:.3g}; all: {overall:.3g})")
+                share, in_all = (f"{100 * part:.0f} %" for part in (own, overall))
+                texts.append(f"{words((split,), self.columns)} in {share} (all: {in_all})")
         return "; ".join(texts)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.tree import DecisionTreeClassifier
 
 from icqr._rules import (
     BoolArray,
     Column,
+    Condition,
+    Cuts,
     Equals,
     Rule,
+    RuleTrees,
+    Split,
     Within,
-    cut_between,
+    cut_after,
     number_text,
     simplified,
-    tree_paths,
 )
 from icqr._tables import FloatArray, column_kind
 from icqr.metrics import WorstSlab
@@ -32,13 +34,12 @@ FEWEST_ROWS = 20
 MOST_UNDER, MOST_OVER = 14, 5
 #: A region that shares more of its rows with a better one (Jaccard's index) says nothing new.
 LARGEST_OVERLAP = 0.7
+#: The number of bins of a column, and how many cuts and levels of it the tree may use.
 N_BINS, MOST_CUTS, MOST_LEVELS = 5, 32, 20
+#: Limits in rules have at least this many significant digits.
+DIGITS = 2
 #: How the name of a slab across many columns begins.
 SLAB = "a slab across "
-
-
-#: A question that the tree may ask: between which of its cuts the column at a place is, or whether it has a value.
-Split: TypeAlias = tuple[int, FloatArray] | Equals
 
 
 class Region(NamedTuple):
@@ -110,20 +111,21 @@ def find_regions(columns: Sequence[Column], values: FloatArray, covered: BoolArr
     >>> words(regions[0].rule, [Column("hour")])
     'hour ≤ 6'
     """
-    candidates = []
-    for region in _proposed(columns, values, covered):
+    scored = []
+    for region in _candidates(columns, values, covered):
         mask = region.mask(values)
-        score = _z(mask, covered, coverage) * 0.9 ** (len(region.rule) - 1)
         if not mask.all():  # which would be all rows
-            candidates.append((score, region))
+            scored.append((_z_score(mask, covered, coverage) * 0.9 ** (len(region.rule) - 1), region))
 
-    worst = sorted((pair for pair in candidates if pair[0] < 0), key=lambda pair: pair[0])
-    best = sorted((pair for pair in candidates[::-1] if pair[0] > 0), key=lambda pair: -pair[0])
-    under = _distinct((region for _, region in worst), values, covered, coverage, MOST_UNDER)
-    return under + _distinct((region for _, region in best), values, covered, coverage, MOST_OVER)
+    under = sorted((pair for pair in scored if pair[0] < 0), key=lambda pair: pair[0])
+    over = sorted((pair for pair in scored[::-1] if pair[0] > 0), key=lambda pair: -pair[0])
+    return [
+        *_distinct((region for _, region in under), values, covered, coverage, MOST_UNDER),
+        *_distinct((region for _, region in over), values, covered, coverage, MOST_OVER),
+    ]
 
 
-def _z(inside: BoolArray, covered: BoolArray, coverage: float) -> float:
+def _z_score(inside: BoolArray, covered: BoolArray, coverage: float) -> float:
     """Return the binomial z-score of the coverage inside; NaN for too few rows."""
     n = int(inside.sum())
     if n < FEWEST_ROWS:
@@ -137,51 +139,54 @@ def _distinct(
     """Keep the first regions, without those that say nothing new beside the ones kept before."""
     kept: list[Region] = []
     masks: list[BoolArray] = []
-
-    def is_known(mask: BoolArray, better: BoolArray) -> bool:
-        """Return whether a better region has the same rows or, with most of them among its own, the same coverage."""
-        n, shared = int(mask.sum()), int((mask & better).sum())
-        if shared > LARGEST_OVERLAP * (n + int(better.sum()) - shared):
-            return True
-        share = float(covered[better].mean())
-        noise = 2 * math.sqrt(max(share * (1 - share), 1 / n) / n)
-        return shared >= 0.8 * n and abs(float(covered[mask].mean()) - share) <= noise
-
+    explained = np.zeros(len(values), dtype=bool)  # rows of the regions that are kept
     for region in regions:
         mask = region.mask(values)
-        if any(is_known(mask, better) for better in masks):
+        if any(_says_the_same(mask, better, covered) for better in masks):
             continue
-        # A region may look wrong only because of rows in regions that are kept already.
-        z = _z(mask, covered, coverage)
-        rest = _z(mask & ~np.logical_or.reduce(masks), covered, coverage) if kept else math.nan
-        if not math.copysign(1.0, z) * rest < min(1.0, abs(z) - 0.5):
-            kept.append(region)
-            masks.append(mask)
+        # A region may look wrong only because of rows that are explained already.
+        z = _z_score(mask, covered, coverage)
+        rest = math.copysign(1.0, z) * _z_score(mask & ~explained, covered, coverage)
+        if kept and rest < min(1.0, abs(z) - 0.5):
+            continue
+        kept.append(region)
+        masks.append(mask)
+        explained |= mask
         if len(kept) == most:
             break
     return kept
 
 
+def _says_the_same(mask: BoolArray, better: BoolArray, covered: BoolArray) -> bool:
+    """Return whether a better region has the same rows or, with most of them among its own, the same coverage."""
+    n, shared = int(mask.sum()), int((mask & better).sum())
+    if shared > LARGEST_OVERLAP * (n + int(better.sum()) - shared):
+        return True
+    share = float(covered[better].mean())
+    noise = 2 * math.sqrt(max(share * (1 - share), 1 / n) / n)
+    return shared >= 0.8 * n and abs(float(covered[mask].mean()) - share) <= noise
+
+
 # -- Candidates ------------------------------------------------------------------------------------------
 
 
-def _proposed(columns: Sequence[Column], values: FloatArray, covered: BoolArray) -> list[Region]:
-    """Propose bins of numbers, frequent values and missing values of each column; then what a tree makes of them."""
-    regions = []
+def _candidates(columns: Sequence[Column], values: FloatArray, covered: BoolArray) -> list[Region]:
+    """Return bins of numbers, frequent values and missing values of each column; then what a tree makes of them."""
+    regions: list[Region] = []
     splits: list[Split] = []
     for place, column in enumerate(columns):
         known = np.sort(values[~np.isnan(values[:, place]), place])
-        if column.levels is None:
-            bins, cuts = _parted(place, known)
-            kind = column.name if column.name.startswith("interval ") else "feature bin"
-            regions += [Region((condition,), kind) for condition in bins]
-            splits += [(place, cuts)] if len(cuts) else []
-        else:
-            distinct, counts = np.unique(known, return_counts=True)
+        distinct, counts = np.unique(known, return_counts=True)
+        if column.levels is not None:
             frequent = np.argsort(-counts, kind="stable")[:MOST_LEVELS]
             levels = [Equals(place, float(distinct[i])) for i in frequent if counts[i] >= FEWEST_ROWS]
-            regions += [Region((condition,), "category") for condition in levels]
+            regions += [Region((level,), "category") for level in levels]
             splits += levels[:1] if len(column.levels) == 2 else levels  # one of two values says it all
+        elif len(distinct) > 1:
+            cuts, bins = _cuts_and_bins(place, known, distinct)
+            kind = column.name if column.name.startswith("interval ") else "feature bin"
+            regions += [Region((condition,), kind) for condition in bins]
+            splits.append(cuts)
         if len(known) < len(values):
             missing = Equals(place, math.nan)
             regions.append(Region((missing,), "missing values"))
@@ -189,59 +194,36 @@ def _proposed(columns: Sequence[Column], values: FloatArray, covered: BoolArray)
     return regions + _tree_regions(columns, values, covered, splits)
 
 
-def _parted(place: int, known: FloatArray) -> tuple[Rule, FloatArray]:
-    """Return bins of a column's sorted values, and short numbers that part them."""
+def _cuts_and_bins(place: int, known: FloatArray, distinct: FloatArray) -> tuple[Cuts, list[Condition]]:
+    """Return where a tree may cut a column, and bins of it, from its sorted values."""
     # Cuts are between all values or, if there are many, between equal shares.
-    ends = distinct = np.unique(known)
+    after = distinct
     if len(distinct) > MOST_CUTS + 1:
-        ends = np.unique(known[np.arange(1, MOST_CUTS + 1) * len(known) // (MOST_CUTS + 1) - 1])
-    ends = ends[ends < distinct[-1]] if len(distinct) else ends
-    following = distinct[np.searchsorted(distinct, ends, side="right")]
-    whole = bool(np.all(distinct == np.round(distinct)))
-    cuts = np.array([cut_between(low, up, whole, digits=2) for low, up in zip(ends, following, strict=True)])
+        after = np.unique(known[np.arange(1, MOST_CUTS + 1) * len(known) // (MOST_CUTS + 1) - 1])
+    after = after[after < distinct[-1]]
 
     # Bins are equally large; of a column with few values there is one for each.
     if len(distinct) <= 2 * N_BINS:
-        return tuple(Equals(place, float(value)) for value in distinct) if len(distinct) > 1 else (), cuts
+        return Cuts(place, after), [Equals(place, float(value)) for value in distinct]
     last = known[np.arange(1, N_BINS) * len(known) // N_BINS - 1]
-    edges = np.unique(cuts[np.minimum(np.searchsorted(cuts, last), len(cuts) - 1)])
-    return tuple(Within(place, low, up) for low, up in zip([-math.inf, *edges], [*edges, math.inf], strict=True)), cuts
+    chosen = np.unique(after[np.minimum(np.searchsorted(after, last), len(after) - 1)])
+    edges = [-math.inf, *(cut_after(distinct, value, DIGITS) for value in chosen), math.inf]
+    return Cuts(place, after), [Within(place, low, high) for low, high in pairwise(edges)]
 
 
 def _tree_regions(
     columns: Sequence[Column], values: FloatArray, covered: BoolArray, splits: Sequence[Split]
 ) -> list[Region]:
-    """Propose the nodes of a tree of depth 3 that tells covered rows from missed ones, and parts of their paths."""
+    """Return the nodes of a shallow tree that tells covered rows from missed ones, and parts of their rules."""
     if not splits or covered.all() or not covered.any():
         return []
-
-    matrix = np.empty((len(covered), len(splits)))
-    for j, split in enumerate(splits):
-        if isinstance(split, Equals):
-            matrix[:, j] = split.mask(values)
-        else:
-            # A missing value goes with the median; where that matters, the column "is missing" tells them apart.
-            column = values[:, split[0]]
-            matrix[:, j] = np.searchsorted(split[1], np.where(np.isnan(column), np.nanmedian(column), column))
-
-    def condition(feature: int, code: int, larger: bool) -> Within | Equals:
-        split = splits[feature]
-        if not isinstance(split, Equals):
-            place, cut = split[0], float(split[1][code])
-            return Within(place, cut, math.inf) if larger else Within(place, -math.inf, cut)
-        levels, column = columns[split.place].levels or (), values[:, split.place]
-        if not larger and len(levels) == 2 and not np.isnan(column).any():
-            return Equals(split.place, 1.0 - split.value)  # the other of two values
-        return split._replace(negated=not larger)
-
-    smallest = max(FEWEST_ROWS, len(covered) // 50)
-    tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=smallest, random_state=0).fit(matrix, covered)
-    parts: dict[Rule, None] = {}
-    for path in tree_paths(tree):
-        rule = simplified(sorted((condition(*step) for step in path), key=lambda each: isinstance(each, Equals)))
-        # A greedy tree may come to a rule by a detour, so parts of a path are candidates too.
-        parts |= dict.fromkeys(part for size in range(1, len(rule) + 1) for part in combinations(rule, size))
-    return [Region(part, "tree leaf") for part in parts]
+    _, paths = RuleTrees(columns, values, splits, DIGITS).fit(covered, max(FEWEST_ROWS, len(covered) // 50))
+    rules: dict[Rule, None] = {}  # in their order, each once
+    for path in paths:
+        rule = simplified(sorted(path, key=lambda condition: isinstance(condition, Equals)))  # limits come first
+        # A greedy tree may come to a rule by a detour, so parts of a rule are candidates too.
+        rules |= dict.fromkeys(part for size in range(1, len(rule) + 1) for part in combinations(rule, size))
+    return [Region(rule, "tree leaf") for rule in rules]
 
 
 # -- The worst slab --------------------------------------------------------------------------------------
