@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from icqr import metrics
 from icqr._predicting import IntervalRegressor
@@ -37,19 +38,34 @@ from icqr.metrics.marginal import CheckedRows, check_rows, check_share
 FORMAT = "icqr-audit/1"
 #: The rows that judge a region: of one that was given, and of one that was found.
 GIVEN, FOUND = "all rows", "the half not searched"
-#: What is known of a region beforehand: its name in words and, of a model's groups, their number (-1: rows of no known
-#: group) and what calibration can give.
-GROUP_COLUMNS = ["region", "kind", "group", "calibration_rows", "band_lower", "band_upper", "guarantee"]
-REGION_COLUMNS = ["region", "kind", "basis", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "p_value"]
-REGION_COLUMNS += ["mean_width", "median_width", "group", "calibration_rows", "band_lower", "band_upper"]
-REGION_COLUMNS += ["within_band", "guarantee"]
+#: Columns of the table of regions. Those from `group` on are known of a model's groups only.
+REGION_COLUMNS = [
+    *("region", "kind", "basis", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "p_value"),
+    *("mean_width", "median_width"),
+    *("group", "calibration_rows", "band_lower", "band_upper", "within_band", "guarantee"),
+]
 #: With fewer rows no regions are searched for, and no classifier is trained.
 FEWEST_TO_SEARCH = 100
 #: The excess risk is computed on at most this many rows, drawn at random; on fewer if there are many columns, so that
 #: it takes seconds.
 MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
-SLAB_NUMBERS = ("coverage", "lower", "upper", "n")
+#: The rows of :func:`icqr.metrics.excess_risk`.
 RISKS = ["l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over"]
+#: A model's group is called "roughly" its rule where less of both is shared (Jaccard's index).
+LEAST_FIDELITY = 0.8
+
+
+class IntervalModel(Protocol):
+    """A fitted model of any library that predicts intervals."""
+
+    def predict_interval(self, X: Any, /) -> Any:
+        """Return intervals in any form that :func:`as_intervals` reads."""
+
+
+#: What may be audited: a model, or bounds in any form that :func:`as_intervals` reads.
+Intervals: TypeAlias = IntervalModel | ArrayLike | Sequence[ArrayLike | None]
+#: Labels, a table of labels, or the names of columns of X.
+Groups: TypeAlias = ArrayLike | Sequence[Hashable]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +158,10 @@ class Audit(Written):
 
 
 def audit(
-    y: Any,
-    intervals: Any,
-    X: Any = None,
-    groups: Any = None,
+    y: ArrayLike,
+    intervals: Intervals,
+    X: ArrayLike | None = None,
+    groups: Groups | None = None,
     *,
     coverage: float | None = None,
     random_state: int = 0,
@@ -213,10 +229,10 @@ class Grouping(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Audited:
-    """Checked rows with what is promised for them; `X` is a DataFrame with text as column names, or None.
+    """Checked rows with what is promised for them.
 
-    `whole` is what is known of all rows together (`GROUP_COLUMNS`): a model with a single group has a band.
-    `prediction` is that of a model.
+    `X` is a DataFrame with text as column names, `prediction` a model's. `whole` is what is known of all rows together,
+    by columns of the table of regions: a model with a single group has a band.
     """
 
     rows: CheckedRows
@@ -224,26 +240,28 @@ class Audited:
     coverage: float
     X: pd.DataFrame | None
     groupings: list[Grouping]
-    whole: pd.DataFrame
+    whole: dict[str, Any]
     prediction: FloatArray | None = None
 
 
-def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None) -> Audited:
+def prepare(
+    y: ArrayLike, intervals: Intervals, X: ArrayLike | None, groups: Groups | None, coverage: float | None
+) -> Audited:
     """Return the arguments of :func:`audit` in one form, or say what is wrong with them."""
-    is_model = hasattr(intervals, "predict_interval")
-    if X is None and is_model:
+    if X is None and hasattr(intervals, "predict_interval"):
         model = type(intervals).__name__
         raise ValueError(f"X must be given with a model ({model}), got None; give the rows to predict")
 
     # A model of ours knows its coverage and its groups, any other only its intervals.
-    own, prediction = None, None
-    if isinstance(intervals, IntervalRegressor):
+    model_groups, prediction = None, None
+    if isinstance(intervals, IntervalRegressor) and X is not None:
         coverage = intervals.certificate(coverage).coverage
         explained = intervals.explain(X, coverage)
         bounds, prediction = explained[["lower", "upper"]].to_numpy(), explained["median"].to_numpy()
-        own = _model_groups(intervals, coverage, explained["group"].to_numpy())
+        model_groups = _model_groups(intervals, coverage, explained["group"].to_numpy())
     else:
-        bounds = as_intervals(intervals.predict_interval(X) if is_model else intervals, len(np.asarray(y)))
+        raw = intervals.predict_interval(X) if hasattr(intervals, "predict_interval") else intervals
+        bounds = as_intervals(raw, len(np.asarray(y)))
     if coverage is None:
         raise ValueError(
             "coverage must be given with intervals from elsewhere, got None; say what they promise, for example "
@@ -254,15 +272,16 @@ def prepare(y: Any, intervals: Any, X: Any, groups: Any, coverage: float | None)
     if table is not None and len(table) != len(rows.y):
         raise ValueError(f"X must have {len(rows.y)} rows, one per row of y, got {len(table)}")
 
-    # The only group of a model is all rows; groups that are the model's own are judged once.
+    # The only group of a model is all rows; groups of the user that are also the model's are judged once.
+    whole: dict[str, Any] = {}
     groupings = [] if groups is None else _user_groups(groups, table, len(rows.y))
-    whole = pd.DataFrame([dict.fromkeys(GROUP_COLUMNS)])
-    if own is not None and len(own.table) == 1:
-        whole = own.table
-    elif own is not None:
-        codes = pd.factorize(own.codes)[0]
-        groupings = [each for each in groupings if not np.array_equal(pd.factorize(each.codes)[0], codes)] + [own]
-    whole = whole.assign(region="all rows", kind="all rows", group=None)
+    if model_groups is not None and len(model_groups.table) == 1:
+        (whole,) = records(model_groups.table)
+    elif model_groups is not None:
+        codes = pd.factorize(model_groups.codes)[0]
+        groupings = [each for each in groupings if not np.array_equal(pd.factorize(each.codes)[0], codes)]
+        groupings.append(model_groups)
+    whole = {**whole, "region": "all rows", "kind": "all rows", "group": None}
     return Audited(rows, bounds, level, table, groupings, whole, prediction)
 
 
@@ -308,13 +327,14 @@ def _named(X: Any) -> pd.DataFrame:
 
 
 def _model_groups(model: IntervalRegressor, coverage: float, labels: IntArray) -> Grouping:
-    """Return a model's groups with their rules (one that fits poorly is called rough) and what calibration can give."""
+    """Return a model's groups with their rules and what their calibration can give."""
+    descriptions = model.descriptions_[["rule", "fidelity"]].itertuples(index=False)
     names = [
-        f"group {group} ({'roughly ' if fidelity < 0.8 else ''}{rule})"
-        for group, (rule, fidelity) in enumerate(model.descriptions_[["rule", "fidelity"]].itertuples(index=False))
+        f"group {group} ({rule if fidelity >= LEAST_FIDELITY else f'roughly {rule}'})"
+        for group, (rule, fidelity) in enumerate(descriptions)
     ]
     table = model.certificate(coverage).groups.rename(columns={"n": "calibration_rows"})
-    table = table.assign(region=[*names, "no known group"], kind="model group")[GROUP_COLUMNS]
+    table = table.assign(region=[*names, "no known group"], kind="model group")
     codes = np.where(labels < 0, len(table) - 1, labels).astype(np.intp)
     # Rows of no known group are a group only where there are any.
     return Grouping(codes, table if codes.max() == len(table) - 1 else table.iloc[:-1])
@@ -340,8 +360,7 @@ def _user_groups(groups: Any, X: pd.DataFrame | None, n: int) -> list[Grouping]:
         # By their text, as they are shown: 1 and "1" are one group.
         texts = labels[name].astype(object).map(str, na_action="ignore")
         codes, values = pd.factorize(texts, sort=False, use_na_sentinel=False)
-        rules = [value_rule(name, value) for value in values]
-        table = pd.DataFrame({"region": rules, "kind": "group"}).reindex(columns=GROUP_COLUMNS)
+        table = pd.DataFrame({"region": [value_rule(name, value) for value in values], "kind": "group"})
         groupings.append(Grouping(codes.astype(np.intp), table))
     return groupings
 
@@ -382,29 +401,35 @@ def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> A
 
 def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> dict[str, float]:
     """Return the measures over all rows but the excess risk; NaN where there is nothing to compute one from."""
-    y, bounds, covered = audited.rows.y, audited.intervals, audited.rows.covered
+    y, bounds, covered, width = audited.rows.y, audited.intervals, audited.rows.covered, audited.rows.width
     low, high = metrics.binomial_interval(covered.sum(), len(y), confidence=CONFIDENCE)
     widths = metrics.width_summary(y, bounds)
-    gaps = [math.nan, math.nan]
+
+    gap = weighted_gap = math.nan
     if audited.groupings:
         first = (y, bounds, audited.groupings[0].codes)
-        gaps = [metrics.coverage_gap(*first, coverage=audited.coverage, weighted=each) for each in (False, True)]
-    slab_numbers = [math.nan] * 4 if slab is None else [slab.coverage, *slab.interval, slab.n]
+        gap = metrics.coverage_gap(*first, coverage=audited.coverage)
+        weighted_gap = metrics.coverage_gap(*first, coverage=audited.coverage, weighted=True)
+
     numbers = {
         "n": len(y),
         "coverage": covered.mean(),
         "coverage_lower": low,
         "coverage_upper": high,
-        "mean_width": audited.rows.width.mean(),
-        "median_width": np.median(audited.rows.width),
+        "mean_width": width.mean(),
+        "median_width": np.median(width),
         **{f"finite_width_{name.lower()}": widths[name] for name in widths.index[:-2]},
         "n_infinite": widths["n_infinite"],
         "interval_score": metrics.interval_score(y, bounds, coverage=audited.coverage),
-        **dict(zip(("coverage_gap", "weighted_coverage_gap"), gaps, strict=True)),
+        "coverage_gap": gap,
+        "weighted_coverage_gap": weighted_gap,
         "size_stratified_coverage": strata["coverage"].min(),
         "coverage_width_correlation": metrics.coverage_width_correlation(y, bounds),
         "hsic": metrics.hsic(y, bounds),
-        **{f"worst_slab_{name}": value for name, value in zip(SLAB_NUMBERS, slab_numbers, strict=True)},
+        "worst_slab_coverage": math.nan if slab is None else slab.coverage,
+        "worst_slab_lower": math.nan if slab is None else slab.interval[0],
+        "worst_slab_upper": math.nan if slab is None else slab.interval[1],
+        "worst_slab_n": math.nan if slab is None else slab.n,
     }
     return {name: float(value) for name, value in numbers.items()}
 
@@ -424,22 +449,24 @@ def _risk_numbers(audited: Audited, seed: int, with_excess_risk: bool) -> dict[s
 
 def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.DataFrame:
     """Return the table of regions with their verdicts, worst first."""
+    # Each region: what is known of it, the rows that judge it, and what these are called.
     n = len(audited.rows.y)
-    regions = []
-    for grouping in [Grouping(np.zeros(n, dtype=np.intp), audited.whole), *audited.groupings]:
-        members = pd.Series(grouping.codes).groupby(grouping.codes).indices
+    regions: list[tuple[dict[str, Any], IntArray, str]] = [(audited.whole, np.arange(n), GIVEN)]
+    for grouping in audited.groupings:
+        rows_of_code = pd.Series(grouping.codes).groupby(grouping.codes).indices
         known = enumerate(records(grouping.table))
-        regions += [(group, members[code], GIVEN) for code, group in known if code in members]
+        regions += [(facts, np.asarray(rows_of_code[code]), GIVEN) for code, facts in known if code in rows_of_code]
     if n >= FEWEST_TO_SEARCH:
-        regions += [(row, rows, FOUND) for row, rows in _found_regions(audited, slab, seed)]
+        regions += [(facts, rows, FOUND) for facts, rows in _found_regions(audited, slab, seed)]
 
     table = []
-    for region, rows, basis in regions:
+    for facts, rows, basis in regions:
         width = pd.Series(audited.rows.width[rows])
         counts = {"n": len(rows), "covered": int(audited.rows.covered[rows].sum())}
-        table.append(region | counts | {"basis": basis, "mean_width": width.mean(), "median_width": width.median()})
-    judged = judge(pd.DataFrame(table), audited.coverage)
-    return judged.reindex(columns=REGION_COLUMNS).astype({"group": "Int64", "calibration_rows": "Int64"})
+        widths = {"mean_width": width.mean(), "median_width": width.median()}
+        table.append({**facts, "basis": basis, **counts, **widths})
+    judged = judge(pd.DataFrame(table).reindex(columns=[*REGION_COLUMNS, "covered"]), audited.coverage)
+    return judged[REGION_COLUMNS].astype({"group": "Int64", "calibration_rows": "Int64"})
 
 
 def _found_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> Iterator[tuple[dict[str, Any], IntArray]]:

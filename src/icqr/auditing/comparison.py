@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
-from icqr.auditing.audits import Audit, Audited, audit_rows, prepare
+from icqr.auditing.audits import Audit, Audited, Groups, Intervals, audit_rows, prepare
 from icqr.auditing.findings import (
     CONFIDENCE,
     ERROR_RATE,
@@ -86,12 +87,12 @@ class Comparison(Written):
 
 
 def compare(
-    methods: Any,
-    X: Any,
-    y: Any,
+    methods: Mapping[str, Intervals] | Sequence[Intervals],
+    X: ArrayLike | None,
+    y: ArrayLike,
     *,
     coverage: float | None = None,
-    groups: Any = None,
+    groups: Groups | None = None,
     reference: str | None = None,
     random_state: int = 0,
     with_excess_risk: bool = True,
