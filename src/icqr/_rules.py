@@ -312,7 +312,11 @@ class _GroupFeatures:
         # As numbers to take means of: a category is there (1) or not (0).
         places = [split.place for split in self.splits]
         is_number = [self.columns[place].levels is None for place in places]
-        self.matrix = np.where(is_number, values[:, places], self.trees.codes)
+        matrix = np.where(is_number, values[:, places], self.trees.codes)
+        largest = np.abs(matrix).max(axis=0)
+        self.unit = np.where(largest > 0, largest, 1.0)  # so that squares don't overflow
+        self.scaled = matrix / self.unit
+        self.mean, self.spread = self.scaled.mean(axis=0), self.scaled.std(axis=0)
 
     def best_rule(self, inside: BoolArray) -> tuple[str, float]:
         """Return the rule of the leaf that overlaps most with the group, and the overlap (Jaccard's index)."""
@@ -326,20 +330,19 @@ class _GroupFeatures:
 
     def differences(self, inside: BoolArray) -> str:
         """Return the three features whose mean inside differs most from the mean of all, in standard deviations."""
-        largest = np.abs(self.matrix).max(axis=0)  # as unit, so that squares don't overflow
-        scaled = np.divide(self.matrix, largest, out=np.zeros_like(self.matrix), where=largest > 0)
-        mean, ours, spread = scaled.mean(axis=0), scaled[inside].mean(axis=0), scaled.std(axis=0)
-        effect = np.divide(ours - mean, spread, out=np.zeros_like(mean), where=spread > 1e-12)
+        mean = self.scaled[inside].mean(axis=0)
+        effect = (mean - self.mean) / np.where(self.spread > 1e-12, self.spread, np.inf)
+        own, overall = mean * self.unit, self.mean * self.unit
 
         texts = []
         for j in np.argsort(-np.abs(effect), kind="stable")[:3]:
-            split, own, overall = self.splits[j], ours[j] * largest[j], mean[j] * largest[j]
-            column = self.columns[split.place]
+            column = self.columns[self.splits[j].place]
             if abs(effect[j]) <= 1e-12:
                 continue
             if column.levels is None:
-                texts.append(f"{column.name} {'higher' if own > overall else 'lower'} ({own:.3g}; all: {overall:.3g})")
+                higher = "higher" if own[j] > overall[j] else "lower"
+                texts.append(f"{column.name} {higher} ({own[j]:.3g}; all: {overall[j]:.3g})")
             else:
-                share, in_all = (f"{100 * part:.0f} %" for part in (own, overall))
-                texts.append(f"{words((split,), self.columns)} in {share} (all: {in_all})")
+                category = self.splits[j].words(self.columns)
+                texts.append(f"{category} in {100 * own[j]:.0f} % (all: {100 * overall[j]:.0f} %)")
         return "; ".join(texts)

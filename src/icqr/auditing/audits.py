@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -28,11 +29,10 @@ from icqr.auditing.findings import (
     records,
     region_sentence,
     tolerance,
-    whole_number,
 )
 from icqr.auditing.regions import find_regions, searched_columns, slab_words
 from icqr.metrics import WorstSlab
-from icqr.metrics.marginal import CheckedRows, check_rows, check_share
+from icqr.metrics.marginal import CheckedRows, check_rows, check_share, check_whole_number
 
 #: Version of the written form, see auditing/schema.json.
 FORMAT = "icqr-audit/1"
@@ -248,20 +248,21 @@ def prepare(
     y: ArrayLike, intervals: Intervals, X: ArrayLike | None, groups: Groups | None, coverage: float | None
 ) -> Audited:
     """Return the arguments of :func:`audit` in one form, or say what is wrong with them."""
-    if X is None and hasattr(intervals, "predict_interval"):
+    model_groups, prediction = None, None
+    if not hasattr(intervals, "predict_interval"):
+        bounds = as_intervals(intervals, len(np.asarray(y)))
+    elif X is None:
         model = type(intervals).__name__
         raise ValueError(f"X must be given with a model ({model}), got None; give the rows to predict")
-
-    # A model of ours knows its coverage and its groups, any other only its intervals.
-    model_groups, prediction = None, None
-    if isinstance(intervals, IntervalRegressor) and X is not None:
+    elif isinstance(intervals, IntervalRegressor):
+        # A model of ours knows its coverage and its groups.
         coverage = intervals.certificate(coverage).coverage
         explained = intervals.explain(X, coverage)
         bounds, prediction = explained[["lower", "upper"]].to_numpy(), explained["median"].to_numpy()
         model_groups = _model_groups(intervals, coverage, explained["group"].to_numpy())
     else:
-        raw = intervals.predict_interval(X) if hasattr(intervals, "predict_interval") else intervals
-        bounds = as_intervals(raw, len(np.asarray(y)))
+        bounds = as_intervals(intervals.predict_interval(X), len(np.asarray(y)))
+
     if coverage is None:
         raise ValueError(
             "coverage must be given with intervals from elsewhere, got None; say what they promise, for example "
@@ -272,7 +273,7 @@ def prepare(
     if table is not None and len(table) != len(rows.y):
         raise ValueError(f"X must have {len(rows.y)} rows, one per row of y, got {len(table)}")
 
-    # The only group of a model is all rows; groups of the user that are also the model's are judged once.
+    # The only group of a model is all rows. Groups that are both the user's and the model's are judged once.
     whole: dict[str, Any] = {}
     groupings = [] if groups is None else _user_groups(groups, table, len(rows.y))
     if model_groups is not None and len(model_groups.table) == 1:
@@ -370,15 +371,13 @@ def _user_groups(groups: Any, X: pd.DataFrame | None, n: int) -> list[Grouping]:
 
 def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> Audit:
     """Audit rows that are in one form already, see :func:`audit`."""
-    seed, coverage, rows = whole_number("random_state", random_state, 0), audited.coverage, audited.rows
+    seed, coverage, rows = check_whole_number("random_state", random_state, 0), audited.coverage, audited.rows
     slab = None
     if audited.X is not None and len(rows.y) >= FEWEST_TO_SEARCH:
-        try:
+        with suppress(ValueError):  # no column varies
             slab = metrics.worst_slab_coverage(
                 rows.y, audited.intervals, audited.X, n_directions=200, random_state=seed
             )
-        except ValueError:  # no column varies
-            slab = None
     strata = metrics.size_stratified_coverage(rows.y, audited.intervals)
     numbers = _numbers(audited, strata, slab) | _risk_numbers(audited, seed, with_excess_risk)
     regions = _judged_regions(audited, slab, seed)

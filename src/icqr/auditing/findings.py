@@ -99,13 +99,6 @@ def judge(regions: pd.DataFrame, coverage: float) -> pd.DataFrame:
     return judged.iloc[order].reset_index(drop=True)
 
 
-def whole_number(name: str, value: Any, least: int) -> int:
-    """Return a whole number that is not too small, or say what it must be."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, {least} or more, got {value!r}; give {least} for example")
-    return int(value)
-
-
 # -- Sentences -------------------------------------------------------------------------------------------
 
 

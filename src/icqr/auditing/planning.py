@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from icqr._tables import FloatArray
-from icqr.auditing.findings import Written, percent, plain, promise, whole_number
+from icqr.auditing.findings import Written, percent, plain, promise
 from icqr.calibration import check_coverage, conformal_rank, rows_needed
-from icqr.metrics.marginal import check_share
+from icqr.metrics.marginal import check_share, check_whole_number
 
 #: Sizes shown in every plan.
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -128,8 +128,8 @@ def plan(
     650
     """
     level, share = float(check_coverage(coverage)), check_share("confidence", confidence)
-    total = None if n_calibration is None else whole_number("n_calibration", n_calibration, 0)
-    groups = whole_number("n_groups", n_groups, 1)
+    total = None if n_calibration is None else check_whole_number("n_calibration", n_calibration, 0)
+    groups = check_whole_number("n_groups", n_groups, 1)
     each = None if total is None else total // groups
     reach = None if precision is None else check_share("precision", precision)
     needed = None if reach is None else smallest_size(level, reach, share)

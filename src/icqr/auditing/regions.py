@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
@@ -114,15 +114,15 @@ def find_regions(columns: Sequence[Column], values: FloatArray, covered: BoolArr
     scored = []
     for region in _candidates(columns, values, covered):
         mask = region.mask(values)
-        if not mask.all():  # which would be all rows
-            scored.append((_z_score(mask, covered, coverage) * 0.9 ** (len(region.rule) - 1), region))
+        score = _z_score(mask, covered, coverage) * 0.9 ** (len(region.rule) - 1)
+        if not mask.all() and not math.isnan(score):
+            scored.append((score, region))
+    scored.sort(key=lambda pair: pair[0])
 
-    under = sorted((pair for pair in scored if pair[0] < 0), key=lambda pair: pair[0])
-    over = sorted((pair for pair in scored[::-1] if pair[0] > 0), key=lambda pair: -pair[0])
-    return [
-        *_distinct((region for _, region in under), values, covered, coverage, MOST_UNDER),
-        *_distinct((region for _, region in over), values, covered, coverage, MOST_OVER),
-    ]
+    # From the worst and, backwards, from the best.
+    under = _distinct([region for score, region in scored if score < 0], values, covered, coverage, MOST_UNDER)
+    over = _distinct([region for score, region in scored[::-1] if score > 0], values, covered, coverage, MOST_OVER)
+    return under + over
 
 
 def _z_score(inside: BoolArray, covered: BoolArray, coverage: float) -> float:
@@ -134,7 +134,7 @@ def _z_score(inside: BoolArray, covered: BoolArray, coverage: float) -> float:
 
 
 def _distinct(
-    regions: Iterable[Region], values: FloatArray, covered: BoolArray, coverage: float, most: int
+    regions: Sequence[Region], values: FloatArray, covered: BoolArray, coverage: float, most: int
 ) -> list[Region]:
     """Keep the first regions, without those that say nothing new beside the ones kept before."""
     kept: list[Region] = []
@@ -144,10 +144,11 @@ def _distinct(
         mask = region.mask(values)
         if any(_says_the_same(mask, better, covered) for better in masks):
             continue
-        # A region may look wrong only because of rows that are explained already.
+        # A region may look wrong only because of rows that are explained already: the rest of it must look wrong too,
+        # unless it is too small to tell (NaN).
         z = _z_score(mask, covered, coverage)
         rest = math.copysign(1.0, z) * _z_score(mask & ~explained, covered, coverage)
-        if kept and rest < min(1.0, abs(z) - 0.5):
+        if rest < min(1.0, abs(z) - 0.5):
             continue
         kept.append(region)
         masks.append(mask)

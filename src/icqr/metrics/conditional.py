@@ -164,7 +164,7 @@ class WorstSlab:
 def worst_slab_coverage(
     y: ArrayLike,
     intervals: ArrayLike,
-    X: Any,
+    X: ArrayLike,
     *,
     mass: float = 0.1,
     n_directions: int = 500,
@@ -285,7 +285,7 @@ def _worst_window(
 def excess_risk(
     y: ArrayLike,
     intervals: ArrayLike,
-    X: Any,
+    X: ArrayLike,
     *,
     coverage: float,
     classifier: Any = None,

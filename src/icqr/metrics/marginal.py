@@ -121,13 +121,20 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> Floats | None:
     return weight
 
 
-def check_share(name: str, share: Any) -> float:
+def check_share(name: str, share: object) -> float:
     """Return a share as a float, if it is strictly between 0 and 1."""
     number = float(share) if isinstance(share, Real) else float("nan")
     if not 0 < number < 1:
         hint = f"; did you mean {number / 100:g}?" if 1 < number < 100 else ""
         raise ValueError(f"{name} must be strictly between 0 and 1, got {share!r}{hint}")
     return number
+
+
+def check_whole_number(name: str, value: object, least: int) -> int:
+    """Return a whole number as an int, if it is not too small."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more, got {value!r}; give {least} for example")
+    return int(value)
 
 
 def weighted_mean(values: NDArray[Any], weight: Floats | None) -> float:
