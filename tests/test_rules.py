@@ -167,6 +167,13 @@ def test_arrays_missing_values_and_groups_without_rows() -> None:
     assert empty["fidelity"].tolist() == [0.75, 0.25]
 
 
+def test_a_category_or_nothing() -> None:
+    X = pd.DataFrame({"city": ["Bern", None] * 20})
+    described = describe_groups(X, X["city"].notna().to_numpy().astype(int), 2)
+    assert described["rule"].tolist() == ["city is missing", "city = Bern"]
+    assert described["fidelity"].tolist() == [1.0, 1.0]
+
+
 def test_columns_that_are_no_numbers_or_categories_are_not_used() -> None:
     X = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=100), "any": [{}] * 100, "x": np.arange(100)})
     labels = (np.arange(100) > 40).astype(int)

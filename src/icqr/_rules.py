@@ -177,7 +177,7 @@ class Cuts(NamedTuple):
     after: FloatArray
 
 
-#: What a tree may split rows by: a limit on a column, or whether it has a value.
+#: What a tree may split rows by: limits on a column, or whether it has a value.
 Split: TypeAlias = Cuts | Equals
 
 
@@ -186,16 +186,16 @@ class RuleTrees:
 
     Parameters
     ----------
-    columns, values : sequence of Column, (n, d) array
-        What rules speak of, and its values. A missing one (NaN) counts as the median, unless a split asks for it.
+    values : (n, d) array
+        Columns of numbers or codes. A missing number (NaN) counts as the median.
     splits : sequence of Split
         What trees may split by.
     digits : int
         Limits have at least this many significant digits.
     """
 
-    def __init__(self, columns: Sequence[Column], values: FloatArray, splits: Sequence[Split], digits: int) -> None:
-        self.columns, self.values, self.splits, self.digits = columns, values, splits, digits
+    def __init__(self, values: FloatArray, splits: Sequence[Split], digits: int) -> None:
+        self.values, self.splits, self.digits = values, splits, digits
         # A tree gets codes in the order of the values: it splits them alike, and its 32-bit floats hold them exactly.
         self.codes = np.empty((len(values), len(splits)), order="F")
         for j, split in enumerate(splits):
@@ -227,10 +227,9 @@ class RuleTrees:
             cut = cut_after(column, split.after[code], self.digits)
             return Within(place, -math.inf, cut), Within(place, cut, math.inf)
 
-        # Not one of two values is the other.
-        others, levels = np.unique(column[column != split.value]), self.columns[place].levels
-        is_only_split = sum(other.place == place for other in self.splits) == 1
-        if is_only_split and len(others) == 1 and (levels is None or len(levels) == 2):
+        # "Not the one of two values" is "the other", unless further splits ask for the other.
+        others = np.unique(column[column != split.value])
+        if len(others) == 1 and sum(each.place == place for each in self.splits) == 1:
             return Equals(place, float(others[0])), split
         return split._replace(negated=True), split
 
@@ -287,7 +286,7 @@ class _GroupFeatures:
         share = np.ones(table.shape[1]) if weights is None or not np.any(weights) else np.asarray(weights)
         readable = np.array(readable_columns(table), dtype=np.intp)
         largest = readable[np.argsort(-share[readable], kind="stable")[:10]]
-        table = table.iloc[:, sorted(j for j in largest if share[j] > 0)]
+        table = table.iloc[:, sorted(j for j in largest if share[j] > 0)]  # in their order
         table = pd.DataFrame(Features(table, max_categories=MOST_CATEGORIES).transform(table))
 
         # A feature is a column of numbers, or one of the categories of a column.
@@ -298,7 +297,7 @@ class _GroupFeatures:
             levels = None
             if isinstance(column.dtype, pd.CategoricalDtype):
                 levels = [str(category) for category in column.cat.categories]
-                values[:, place] = column.cat.codes
+                values[:, place] = np.where(column.isna(), np.nan, column.cat.codes)
                 self.splits += [Equals(place, float(code)) for code in range(len(levels))]
             else:
                 numbers = column.to_numpy(dtype=float)
@@ -307,9 +306,9 @@ class _GroupFeatures:
                 two = len(distinct) == 2
                 self.splits.append(Equals(place, float(distinct[1])) if two else Cuts(place, distinct[:-1]))
             self.columns.append(Column(str(name), levels))
-        self.trees = RuleTrees(self.columns, values, self.splits, digits=3)
+        self.trees = RuleTrees(values, self.splits, digits=3)
 
-        # As numbers to take means of: a category is there (1) or not (0).
+        # Each feature as a number that has a mean: a category is there (1) or not (0).
         places = [split.place for split in self.splits]
         is_number = [self.columns[place].levels is None for place in places]
         matrix = np.where(is_number, values[:, places], self.trees.codes)

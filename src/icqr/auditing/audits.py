@@ -49,9 +49,9 @@ FEWEST_TO_SEARCH = 100
 #: The excess risk is computed on at most this many rows, drawn at random; on fewer if there are many columns, so that
 #: it takes seconds.
 MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
-#: The rows of :func:`icqr.metrics.excess_risk`.
+#: Forms and parts of the excess risk, see :func:`icqr.metrics.excess_risk`.
 RISKS = ["l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over"]
-#: A model's group is called "roughly" its rule where less of both is shared (Jaccard's index).
+#: A rule that fits its group less well than this is called a rough one.
 LEAST_FIDELITY = 0.8
 
 
@@ -287,7 +287,7 @@ def prepare(
 
 
 def as_intervals(intervals: Any, n: int) -> FloatArray:
-    """Return the intervals of n rows as an (n, 2) array, whichever library they come from.
+    """Return the intervals of n rows as an (n, 2) array, whatever library they come from.
 
     (n, 2) or (n, 2, 1) bounds (crepes, MAPIE); a table with two columns; (prediction, bounds) (MAPIE); (lower, upper);
     (prediction, lower, upper) (puncc, whose prediction may be None or quantiles). A plain list of two pairs is taken as
@@ -343,6 +343,7 @@ def _model_groups(model: IntervalRegressor, coverage: float, labels: IntArray) -
 
 def _user_groups(groups: Any, X: pd.DataFrame | None, n: int) -> list[Grouping]:
     """Return a grouping for each column of labels: an array, a table, or names of columns of X."""
+    # A table of labels, whatever was given. A list as long as X has rows holds labels, a shorter one names.
     if isinstance(groups, str):
         if X is None or groups not in X.columns:
             raise ValueError(f"groups must be labels or the name of a column of X, got {groups!r}, which X lacks")

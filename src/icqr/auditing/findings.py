@@ -1,4 +1,4 @@
-"""Verdicts on many regions at once, with a stated chance of any false alarm; and findings in plain sentences."""
+"""Verdicts on many regions at once, with a stated chance of any false alarm; findings as sentences and as JSON."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ ERROR_RATE = 0.05
 #: Confidence of each region's exact interval, by itself.
 CONFIDENCE = 0.95
 UNDER, OVER, HOLDS, UNKNOWN = "undercovers", "overcovers", "holds", "too few rows to tell"
-#: Each verdict on all rows; and on one region and on several.
+#: How a verdict on all rows is put in a sentence.
 OVERALL = {
     HOLDS: "the promise holds on average",
     UNDER: "the promise is broken on average",
     OVER: "on average the intervals cover more than promised",
     UNKNOWN: "too few rows to tell whether the promise holds on average",
 }
+#: How a verdict is put that one region has, or several.
 COUNTED = {
     UNDER: ("undercovers", "undercover"),
     OVER: ("overcovers", "overcover"),

@@ -192,7 +192,7 @@ def _candidates(columns: Sequence[Column], values: FloatArray, covered: BoolArra
             missing = Equals(place, math.nan)
             regions.append(Region((missing,), "missing values"))
             splits.append(missing)
-    return regions + _tree_regions(columns, values, covered, splits)
+    return regions + _tree_regions(values, covered, splits)
 
 
 def _cuts_and_bins(place: int, known: FloatArray, distinct: FloatArray) -> tuple[Cuts, list[Condition]]:
@@ -212,13 +212,11 @@ def _cuts_and_bins(place: int, known: FloatArray, distinct: FloatArray) -> tuple
     return Cuts(place, after), [Within(place, low, high) for low, high in pairwise(edges)]
 
 
-def _tree_regions(
-    columns: Sequence[Column], values: FloatArray, covered: BoolArray, splits: Sequence[Split]
-) -> list[Region]:
+def _tree_regions(values: FloatArray, covered: BoolArray, splits: Sequence[Split]) -> list[Region]:
     """Return the nodes of a shallow tree that tells covered rows from missed ones, and parts of their rules."""
     if not splits or covered.all() or not covered.any():
         return []
-    _, paths = RuleTrees(columns, values, splits, DIGITS).fit(covered, max(FEWEST_ROWS, len(covered) // 50))
+    _, paths = RuleTrees(values, splits, DIGITS).fit(covered, smallest=max(FEWEST_ROWS, len(covered) // 50))
     rules: dict[Rule, None] = {}  # in their order, each once
     for path in paths:
         rule = simplified(sorted(path, key=lambda condition: isinstance(condition, Equals)))  # limits come first
@@ -240,18 +238,22 @@ def slab_words(slab: WorstSlab, X: pd.DataFrame) -> str:
     >>> slab_words(worst_slab_coverage(np.where(x["hour"] < 7, 2, 0), [[-1, 1]] * 1000, x), x)
     'hour ≤ 6.5'
     """
+    # The columns that move the inequality most.
     used = slab.direction[slab.direction != 0]
     numbers = X.select_dtypes("number").replace([np.inf, -np.inf], np.nan)
     spread = numbers.std().reindex(used.index).fillna(0.5)  # of a 0/1 column at most
     largest = used.loc[(used.abs() * spread).sort_values(ascending=False, kind="stable").index[:3]]
+
     rest = len(used) - len(largest)
     if rest:  # an inequality in dozens of terms helps nobody; `Audit.worst_slab` has it
         return f"{SLAB}{', '.join(map(str, largest.index))} and {rest} other column{'s' * (rest > 1)}"
 
+    # One category, or all others.
     name = str(largest.index[0])
-    if len(largest) == 1 and name not in X.columns:  # a category, or all others
+    if len(largest) == 1 and name not in X.columns:
         return name if slab.lower <= largest.iloc[0] <= slab.upper else name.replace(" = ", " ≠ ", 1)
 
+    # A weighted sum between two limits.
     terms = []
     for term, weight in largest.items():
         size = "" if abs(weight) == 1 else f"{abs(weight):.3g}·"

@@ -90,12 +90,16 @@ def equal_widths(lower: Floats, upper: Floats) -> Floats:
     """
     with np.errstate(over="ignore"):
         width = upper - lower
+
+    # In order of size, a new width begins after a gap that is larger than the rounding on either side of it.
     order = np.argsort(width, kind="stable")
     ordered, largest = width[order], np.maximum(np.abs(lower), np.abs(upper))[order]
     noise = 4 * np.finfo(float).eps * np.where(np.isfinite(ordered), largest, 0.0)
     with np.errstate(invalid="ignore"):  # infinite widths are equal
         gaps = np.diff(ordered, prepend=-np.inf)
     starts = np.flatnonzero(gaps > np.maximum(noise, np.append(noise[:1], noise[:-1])))
+
+    # All rows up to the next one have the least of their widths.
     equal = np.empty_like(width)
     equal[order] = np.repeat(ordered[starts], np.diff(np.append(starts, len(ordered))))
     return equal
