@@ -17,12 +17,14 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
+import pandas as pd
 from numpy.lib.recfunctions import repack_fields
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
@@ -38,6 +40,7 @@ from sklearn.utils import check_array
 
 from icqr._predicting import IntervalRegressor
 
+METHODS = "Naive, QR, CQR, ICQR"
 FORMAT = "icqr-model"
 VERSION = 2
 
@@ -120,35 +123,41 @@ FUNCTIONS = {
     "sklearn.feature_selection": "f_classif f_regression mutual_info_regression r_regression",
     "sklearn.utils": "check_array",
 }
-_BUILTINS = {"builtins.bool", "builtins.float", "builtins.int", "builtins.str"}
-_SCALARS = {
-    f"numpy.{name}"
-    for name in ["bool", "bool_", "float32", "float64", "int32", "int64", "intp", "uint8", "uint32", "uint64", "str_"]
-}
-_OBJECTS = {f"{module}.{name}" for module, names in CLASSES.items() for name in names.split()}
+#: What a file may call, with whatever arguments: makers of what skops does not store, or not safely.
+MAKERS = {"icqr._file_checks": "make_forest make_fraction make_frame make_tree", "pandas": "Index Interval"}
+
+
+def _full_names(listed: Mapping[str, str]) -> set[str]:
+    return {f"{module}.{name}" for module, names in listed.items() for name in names.split()}
+
+
+_BUILTINS = _full_names({"builtins": "bool float int str"})
+_SCALARS = _full_names({"numpy": "bool bool_ float32 float64 int32 int64 intp uint8 uint32 uint64 str_"})
 #: Compiled, each with at most a number in it.
-_LOSSES = {name for name in _OBJECTS if name.startswith("sklearn._loss._loss.")}
+_LOSSES = {name for name in _full_names(CLASSES) if name.startswith("sklearn._loss._loss.")}
 #: The types that each of skops's nodes may make; nodes that are not listed are refused.
 ALLOWED = {
     "BytearrayNode": {"builtins.bytearray"},
     "BytesNode": {"builtins.bytes"},
-    "ConstructorFromReduceNode": {"icqr.persistence.real"},  # for stand-ins
+    "ConstructorFromReduceNode": _full_names(MAKERS),
     "DefaultDictNode": {"collections.defaultdict"},  # of LightGBM's booster
     "DictNode": {"builtins.dict", "collections.OrderedDict", "sklearn.utils.Bunch"},
     "DTypeNode": {"numpy.dtype"},
-    "FunctionNode": {f"{module}.{name}" for module, names in FUNCTIONS.items() for name in names.split()},
+    "FunctionNode": _full_names(FUNCTIONS),
     "JsonNode": {"builtins.str"},
     "ListNode": {"builtins.list"},
     "LossNode": _LOSSES,
     "NdArrayNode": {"numpy.ndarray", *_SCALARS},
-    "ObjectNode": _OBJECTS - _LOSSES,
+    "ObjectNode": _full_names(CLASSES) - _LOSSES,
     "PartialNode": {"functools.partial"},
+    "SetNode": {"builtins.set"},
     "SliceNode": {"builtins.slice"},
     "TupleNode": {"builtins.tuple"},
     "TypeNode": {"collections.OrderedDict", *_BUILTINS, *_SCALARS},
 }
+_PUBLIC_NAMES = sorted(_full_names(CLASSES) | _full_names(FUNCTIONS) | _full_names(MAKERS))
 #: Objects that skops stores as they are: their library, not we, says what is in them.
-SEALED = {"catboost.CatBoostRegressor", "lightgbm.Booster", "xgboost.Booster", *_LOSSES}
+SEALED = {"catboost.CatBoostRegressor", "lightgbm.Booster", "pandas.Interval", "xgboost.Booster", *_LOSSES}
 
 PACKED_NODE = repack_fields(NODE_DTYPE)
 _OLDEST_PROTOCOL = 2  # the nodes of earlier ones may be laxer
@@ -177,11 +186,12 @@ def refusing(reason: str) -> Iterator[None]:
 def public_name(value: Any) -> str:
     """Return the name under which a class or function is trusted, "" if it is not."""
     name = getattr(value, "__name__", None)
-    for module, names in [*CLASSES.items(), *FUNCTIONS.items()]:
-        if name not in names.split() or module.partition(".")[0] not in sys.modules:
+    for public in _PUBLIC_NAMES:
+        module, _, its_name = public.rpartition(".")
+        if its_name != name or module.partition(".")[0] not in sys.modules:
             continue  # no library is imported for a name: its own is there already
         if getattr(import_module(module), name, None) is value:
-            return f"{module}.{name}"
+            return public
     return ""
 
 
@@ -193,12 +203,10 @@ def check_file(data: bytes, key: bytes | None) -> set[str]:
 
     First the names and sizes of its parts, then the signature, then every part's hash, then what the parts hold.
     """
-    if data[:1] == b"\x80":
-        raise ModelFileError(
-            "not a model of icqr but a pickle, which can run any code when it is read; it was not read"
-        )
     if data[:4] != b"PK\x03\x04":
-        raise ModelFileError("not a model of icqr: not a zip archive, or its start is cut off")
+        is_pickle = data[:1] == b"\x80"
+        what = "a pickle, which can run any code when it is read" if is_pickle else "not a zip archive, or cut off"
+        raise ModelFileError(f"not a model of icqr: {what}")
     with refusing("the file is damaged: cut off, or overwritten in places"), ZipFile(io.BytesIO(data)) as archive:
         if "manifest.json" not in archive.namelist():
             raise ModelFileError("not a model of icqr: a zip archive without manifest.json")
@@ -208,9 +216,8 @@ def check_file(data: bytes, key: bytes | None) -> set[str]:
         parts = _check_manifest(_parsed(manifest, "manifest.json"), sizes.keys() - {"manifest.json", "signature"})
         for name, about in parts.items():
             _check_part(archive.read(name), name, about)
-        return _check_schema(
-            _parsed(archive.read("schema.json"), "schema.json"), {name: sizes[name] for name in parts}, len(data)
-        )
+        schema = _parsed(archive.read("schema.json"), "schema.json")
+        return _check_schema(schema, {name: sizes[name] for name in parts}, len(data))
 
 
 def _check_members(members: list[ZipInfo], packed: int) -> dict[str, int]:
@@ -322,18 +329,16 @@ def _check_schema(schema: Any, sizes: Mapping[str, int], packed: int) -> set[str
         raise ModelFileError(f"schema.json claims protocol {str(protocol)[:80]} of skops, which icqr never wrote")
     types: set[str] = set()
     used: list[str] = []
-    for node in _nodes(schema):
+    for node in nodes_of(schema):
         loader, name = str(node.get("__loader__")), f"{node.get('__module__')}.{node.get('__class__')}"
         if name not in ALLOWED.get(loader, ()):
             raise ModelFileError(f"the file asks skops for {name[:200]} ({loader[:80]}), which icqr does not trust")
         if "__id__" in node:
             raise ModelFileError("objects in schema.json refer to each other; icqr writes none that do")
         types.add(name)
-        # On a text that is cut off, LightGBM ends the process. (The text is JSON in JSON, with \n for a new line.)
-        if (
-            name == "lightgbm.Booster"
-            and r"\nend of parameters\n" not in node["content"]["content"]["_handle"]["content"]
-        ):
+        # On a text that is cut off, LightGBM ends the process. (It is JSON in JSON, with \n for a new line.)
+        text = node["content"]["content"]["_handle"]["content"] if name == "lightgbm.Booster" else None
+        if text is not None and r"\nend of parameters\n" not in text:
             raise ModelFileError("the model of LightGBM is cut off")
         if "file" in node:
             part, ending = str(node["file"]), ".npy" if loader == "NdArrayNode" else ".bin"
@@ -349,7 +354,7 @@ def _check_schema(schema: Any, sizes: Mapping[str, int], packed: int) -> set[str
     return types
 
 
-def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+def nodes_of(schema: Any) -> Iterator[dict[str, Any]]:
     """Yield everything in a description of skops that it would make an object of."""
     waiting = [schema]
     while waiting:
@@ -365,36 +370,34 @@ def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
 # -- Objects, before anything is used --------------------------------------------------------------------------------
 
 
-def check_objects(root: Any) -> None:
-    """Refuse objects whose numbers lead out of their arrays, or that would take memory or threads without measure."""
-    for holder in held_by(root):
-        if not isinstance(holder, dict):
-            _check_object(holder)
-        values = holder if isinstance(holder, dict) else vars(holder)
-        integers = {name: value for name, value in values.items() if isinstance(value, int)}
-        for name in integers.keys() & _COUNTS:
-            if integers[name] > MOST_COUNTED:
-                raise ModelFileError(f"{name} must be at most {MOST_COUNTED}, got {str(integers[name])[:80]}")
-        # A file doesn't decide how many threads or processes this machine starts.
-        for name in integers.keys() & _JOBS:
-            values[name] = min(integers[name], os.cpu_count() or 1)
+def check_model(model: Any) -> None:
+    """Refuse a model whose numbers lead out of its arrays, or would take memory or threads without measure."""
+    if not isinstance(model, IntervalRegressor):
+        raise ModelFileError(f"the file must hold one of {METHODS}, got {type(model).__name__}")
+    for held in held_by(model):
+        attributes = held if isinstance(held, dict) else vars(held)
+        for name, value in attributes.items():
+            if name in _COUNTS and isinstance(value, int) and value > MOST_COUNTED:
+                raise ModelFileError(f"{name} must be at most {MOST_COUNTED}, got {str(value)[:80]}")
+            if name in _JOBS and isinstance(value, int):
+                # A file doesn't decide how many threads or processes this machine starts.
+                attributes[name] = min(value, os.cpu_count() or 1)
+        if held is not attributes:
+            _check_object(held)
+    model.get_params(deep=True)  # which raises if one is missing
 
-
-def check_calibration(model: IntervalRegressor) -> None:
-    """Refuse numbers of groups that don't fit together, and scores or distances that are not sorted numbers."""
+    # The calibration's groups are the model's, and its scores and distances are in order.
     calibration, novelty = model.calibration_, model.calibration_.novelty
     numbers = {model.n_groups_, int(model.partition_.n_groups_), len(calibration.scores) - 1}
-    arrays = {"scores": calibration.scores}
+    sorted_arrays = [("scores", 2, scores) for scores in calibration.scores]
     if novelty is not None:
         numbers.add(len(novelty.distances))
-        arrays["distances"] = novelty.distances
+        sorted_arrays += [("distances", 1, distances) for distances in novelty.distances]
     if len(numbers) > 1:
         raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
-    for name, groups in arrays.items():
-        for values in groups:
-            is_shaped = values.dtype == np.float64 and values.ndim == (2 if name == "scores" else 1)
-            if not is_shaped or not (np.sort(values, axis=0) == values).all():
-                raise ModelFileError(f"the calibration {name} must be sorted numbers in each group")
+    for name, n_axes, values in sorted_arrays:
+        if values.dtype != np.float64 or values.ndim != n_axes or not (np.sort(values, axis=0) == values).all():
+            raise ModelFileError(f"the calibration {name} must be sorted numbers in each group")
 
 
 def held_by(value: Any) -> Iterator[Any]:
@@ -406,7 +409,7 @@ def held_by(value: Any) -> Iterator[Any]:
     elif isinstance(value, list | tuple | set):
         items = value
     elif isinstance(value, np.ndarray) and value.dtype == object:
-        items = value.ravel()
+        items = value.flat
     elif isinstance(value, partial):
         items = (value.args, value.keywords)
     elif hasattr(value, "__dict__") and public_name(type(value)):
@@ -430,7 +433,7 @@ def _check_object(value: Any) -> None:
     if isinstance(value, BaseForest | BaseGradientBoosting) and hasattr(value, "estimators_"):
         _check_trees(value, np.ravel(np.asarray(value.estimators_, dtype=object)).tolist())
     if isinstance(value, HistGradientBoostingRegressor) and hasattr(value, "_predictors"):
-        _check_histogram(value)
+        _check_histogram_trees(value)
 
 
 # -- Trees -----------------------------------------------------------------------------------------------------------
@@ -441,33 +444,36 @@ def _check_trees(model: Any, members: list[Any]) -> None:
     trees: list[Any] = [getattr(member, "tree_", None) for member in members]
     if not trees or not all(isinstance(tree, Tree) for tree in trees):
         raise ModelFileError(f"a {type(model).__name__} must consist of fitted trees")
-    if any(tree.n_features != getattr(model, "n_features_in_", None) for tree in trees):
+    if any(tree.n_features != model.n_features_in_ for tree in trees):
         raise ModelFileError(f"a tree of a {type(model).__name__} was made for another number of columns")
     if isinstance(model, BaseGradientBoosting):
         # Predictions start as one number per row, to which each tree adds.
-        start = getattr(model, "init_", None)
-        constant = type(start) is DummyRegressor and np.asarray(getattr(start, "constant_", None)).shape == (1, 1)
-        sizes = np.shape(model.estimators_), getattr(model, "n_trees_per_iteration_", None)
-        if not (constant or (isinstance(start, str) and start == "zero")) or sizes != ((len(members), 1), 1):
+        start = model.init_
+        is_constant = type(start) is DummyRegressor and np.shape(start.constant_) == (1, 1)
+        sizes = np.shape(model.estimators_), model.n_trees_per_iteration_
+        if not (is_constant or (isinstance(start, str) and start == "zero")) or sizes != ((len(trees), 1), 1):
             raise ModelFileError("gradient boosting must start from a constant, with one tree at a time")
     forest = vars(model).get("forest_")
     if forest is not None:
-        leaves = np.asarray(forest.y_train_leaves)
-        if len(leaves) != len(trees) or leaves.shape[1] < max(tree.node_count for tree in trees):
+        n_trees, n_nodes, *_ = np.shape(forest.y_train_leaves)
+        if n_trees != len(trees) or n_nodes < max(tree.node_count for tree in trees):
             raise ModelFileError("a quantile forest has fewer leaves than nodes in its trees")
 
 
-def _check_histogram(model: Any) -> None:
+def _check_histogram_trees(model: HistGradientBoostingRegressor) -> None:
     """Check the trees of a HistGradientBoostingRegressor, and that rows reach them with all their columns."""
     n_features, categorical = model.n_features_in_, np.asarray(model._bin_mapper.is_categorical_)
-    sound = not getattr(model, "_in_fit", False) and model.n_trees_per_iteration_ == 1
-    sound = sound and categorical.shape == (n_features,)
-    if not sound or not (model._preprocessor is None or _keeps_columns(model._preprocessor, n_features)):
+    if (
+        getattr(model, "_in_fit", False)
+        or model.n_trees_per_iteration_ != 1
+        or categorical.shape != (n_features,)
+        or not (model._preprocessor is None or _keeps_columns(model._preprocessor, n_features))
+    ):
         raise ModelFileError("the columns of a HistGradientBoostingRegressor don't fit together")
     for (predictor,) in model._predictors:
         nodes, bitsets = predictor.nodes, predictor.raw_left_cat_bitsets
         leaf = nodes["is_leaf"] != 0
-        _check_nodes(nodes["left"], nodes["right"], nodes["feature_idx"], leaf, n_features)
+        _depth(nodes["left"], nodes["right"], nodes["feature_idx"], leaf, n_features)
         splits = nodes[~leaf & (nodes["is_categorical"] != 0)]
         if bitsets.shape[1:] != (8,) or not (splits["bitset_idx"] < len(bitsets)).all():
             raise ModelFileError("a tree names categories that are not there")
@@ -478,18 +484,21 @@ def _check_histogram(model: Any) -> None:
 def _keeps_columns(transformer: Any, n_features: int) -> bool:
     """Tell whether categories and numbers, each column once, come out of a preprocessor as they went in."""
     (first, encoder, categories), (second, function, numbers), *others = transformer.transformers_
-    kinds = type(transformer), type(encoder), type(function), type(getattr(function, "func", None))
-    sound = kinds == (ColumnTransformer, OrdinalEncoder, FunctionTransformer, partial)
-    sound = sound and function.func.func is check_array and not function.func.args
-    sound = sound and all(other[1] == "drop" for other in others)
-    # Columns are chosen by a mask, or, from a table with names, by positions.
-    for name, mask in ((first, categories), (second, numbers)):
-        positions = transformer._transformer_to_input_indices[name]
-        sound = sound and mask.dtype == np.bool_ and mask.shape == (n_features,) and len(positions) == mask.sum()
-    return sound and bool((categories != numbers).all())
+    positions = [transformer._transformer_to_input_indices[name] for name in (first, second)]
+    return (
+        (type(transformer), type(encoder), type(function)) == (ColumnTransformer, OrdinalEncoder, FunctionTransformer)
+        and type(function.func) is partial
+        and function.func.func is check_array
+        and not function.func.args
+        and all(other[1] == "drop" for other in others)
+        # Columns are chosen by a mask, or, from a table with names, by positions.
+        and all(mask.dtype == np.bool_ and mask.shape == (n_features,) for mask in (categories, numbers))
+        and [len(places) for places in positions] == [categories.sum(), numbers.sum()]
+        and bool((categories != numbers).all())
+    )
 
 
-def _check_nodes(
+def _depth(
     left: NDArray[Any], right: NDArray[Any], features: NDArray[Any], leaf: NDArray[np.bool_], n_features: int
 ) -> int:
     """Return a tree's depth, or refuse nodes that are no tree: following children must end at a leaf of it."""
@@ -502,10 +511,27 @@ def _check_nodes(
         raise ModelFileError("each node of a tree but the first must be the child of exactly one other")
     if not ((features[inner] >= 0) & (features[inner] < n_features)).all():
         raise ModelFileError("a tree asks for a column that is not there")
+
+    # Each node but the first is one deeper than its parent, and comes after it.
     depth, level = 0, children[:, :1][:, ~leaf[:1]].ravel()
     while len(level):
         depth, level = depth + 1, children[:, level[~leaf[level]]].ravel()
     return depth
+
+
+# -- What skops does not store, or not safely: made from plain content ------------------------------------------------
+
+
+def make_fraction(numerator: int, denominator: int) -> Fraction:
+    """Return a coverage that was given as a fraction."""
+    return Fraction(int(numerator), int(denominator))
+
+
+def make_frame(names: pd.Index[Any], columns: list[pd.Index[Any]]) -> pd.DataFrame:
+    """Return a table of results: importances, or groups in words."""
+    if len({len(column) for column in columns}) > 1:
+        raise ModelFileError("the columns of a table must be of the same length")
+    return pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
 
 
 def make_tree(n_features: int, nodes: NDArray[Any], values: NDArray[Any]) -> Tree:
@@ -515,7 +541,7 @@ def make_tree(n_features: int, nodes: NDArray[Any], values: NDArray[Any]) -> Tre
     if not 1 <= n_features <= MOST_COUNTED:
         raise ModelFileError(f"a tree must have from 1 to {MOST_COUNTED} columns, got {str(n_features)[:80]}")
     left, right = nodes["left_child"], nodes["right_child"]
-    depth = _check_nodes(left, right, nodes["feature"], left == -1, n_features)
+    depth = _depth(left, right, nodes["feature"], left == -1, n_features)
     tree = Tree(n_features, np.array([1], dtype=np.intp), 1)
     state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes.astype(NODE_DTYPE), "values": values}
     tree.__setstate__(state)

@@ -40,46 +40,30 @@ from icqr.quantiles import PointModel
 
 __all__ = ["ModelFileError", "load", "save"]
 
-_METHODS = "Naive, QR, CQR, ICQR"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same for every file, so that equal models give equal bytes
 #: Libraries that a file may need beside our own dependencies.
 _LIBRARIES = {"catboost", "lightgbm", "quantile_forest", "xgboost"}
 #: Learned attributes of use in fitting alone, as large as the training rows. They are None in a loaded model.
 _LEFT_OUT = ("clusterer_", "out_of_fold_")
-_LABELS = re.compile(r"object|str|string|bool|u?int(8|16|32|64)|float(32|64)|interval\[(int64|float64), \w+\]")
+#: What can be done about something that can't be stored, by a pattern of its place in the model.
+_ADVICE = {
+    r"(estimator|model_)\b": (
+        "save(model, path, with_estimator=False) stores everything else, and load(path, estimator=fitted) takes the "
+        "fitted model: one with predict_quantiles(X, levels), or prefit(lower=…, median=…, upper=…, levels=…); for "
+        "Naive one with predict(X)."
+    ),
+    r".*clusterer$": "KMeans and MiniBatchKMeans can: a new row belongs to their nearest centroid.",
+    r"partition_?\b": (
+        "Make the labels of your groups a column of X, at fit as at predict, and use GroupPartition('that column')."
+    ),
+    r"": "The fitted model does not need it any more: model.set_params({parameter}=None) leaves it out.",
+}
+#: What columns, categories and groups may be called.
+_LABELS = (bool, int, float, str, bytes, tuple, type(None), np.generic, pd.Interval)
 #: What columns of numbers hold in the made-up rows of the check; none that a logarithm or a root refuses.
 _NUMBERS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)
 #: Relative to the largest prediction: the last bits may differ from machine to machine.
 _TOLERANCE = 1e-6
-
-
-class StandIn:
-    """What stands in a file for something that skops does not store, or not safely: its kind and plain content."""
-
-    def __init__(self, kind: str, *content: Any) -> None:
-        self.kind = kind
-        self.content = content
-
-    def __reduce__(self) -> Any:
-        return StandIn, (self.kind, *self.content)
-
-
-def real(kind: str, *content: Any) -> Any:
-    """Return what a stand-in stands for. skops calls this, and no other function, when it reads a file."""
-    return _MAKERS[kind](*content)
-
-
-#: What is made of a stand-in of each kind.
-_MAKERS: dict[str, Callable[..., Any]] = {
-    "forest": checks.make_forest,
-    "fraction": lambda above, below: Fraction(int(above), int(below)),
-    "frame": lambda names, columns: pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1),
-    "index": pd.Index,
-    "interval": pd.Interval,
-    "multi-index": pd.MultiIndex.from_arrays,
-    "set": set,
-    "tree": checks.make_tree,
-}
 
 
 def save(
@@ -132,7 +116,7 @@ def save(
     if not isinstance(model, IntervalRegressor) or not checks.public_name(type(model)):
         name = f"{type(model).__module__}.{type(model).__qualname__}"
         raise ModelFileError(
-            f"model must be a fitted {_METHODS}, got {name}; the code of a class of your own can't be stored"
+            f"model must be a fitted {checks.METHODS}, got {name}; the code of a class of your own can't be stored"
         )
     check_is_calibrated(model)
     try:
@@ -140,13 +124,17 @@ def save(
     except Exception:  # a pipeline may refuse rows that nobody would give it, in any way
         predicted = None
 
-    stored = _plain(model if with_estimator else _with_estimator(model, None), "")
-    files = _dumped({"model": stored, "with_estimator": with_estimator, "predicted": predicted})
-    data = _packed(files, secret)
+    if not with_estimator:
+        model = copy.copy(model)
+        model.model_ = copy.copy(model.model_)
+        _put_in(model, None)
+    root = {"model": _plain(model, ""), "with_estimator": with_estimator, "predicted": predicted}
+    data = _packed(_dumped(root), secret)
+
+    # What can't be read back is not written.
+    again = _read(data, secret)
     if with_estimator:
-        _loaded(data, secret, None)
-    else:
-        checks.check_file(data, secret)
+        _check_predictions(again["model"], again["predicted"])
     with replacing(path) as part:
         part.write_bytes(data)
 
@@ -188,9 +176,23 @@ def load(path: str | os.PathLike[str], key: bytes | str | None = None, *, estima
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     load(file.name)
     Traceback (most recent call last):
-    icqr._file_checks.ModelFileError: not a model of icqr: not a zip archive, or its start is cut off
+    icqr._file_checks.ModelFileError: not a model of icqr: not a zip archive, or cut off
     """
-    return _loaded(Path(path).expanduser().read_bytes(), _key_bytes(key), estimator)
+    root = _read(Path(path).expanduser().read_bytes(), _key_bytes(key))
+    model = root["model"]
+    if not root["with_estimator"]:
+        needed = "predict" if isinstance(model.model_, PointModel) else "predict_quantiles"
+        if not hasattr(estimator, needed):
+            got = "nothing" if estimator is None else f"a {type(estimator).__qualname__}"
+            raise ModelFileError(
+                f"the file was saved without its fitted model: give it as load(path, estimator=fitted), with {needed}, "
+                f"got {got}. prefit(lower=…, median=…, upper=…, levels=…) makes one from fitted models of each level."
+            )
+        _put_in(model, estimator)
+    elif estimator is not None:
+        raise ModelFileError("the file holds its fitted model; leave estimator out, as load(path)")
+    _check_predictions(model, root["predicted"])
+    return model
 
 
 def _key_bytes(key: bytes | str | None) -> bytes | None:
@@ -201,43 +203,49 @@ def _key_bytes(key: bytes | str | None) -> bytes | None:
     return key
 
 
-def _with_estimator(model: IntervalRegressor, fitted: Any) -> IntervalRegressor:
-    """Return the model with another fitted estimator in place of its own, or with none."""
-    outer, inner = copy.copy(model), copy.copy(model.model_)
-    outer.estimator = inner.estimator = fitted
-    outer.model_ = inner
+def _put_in(model: IntervalRegressor, fitted: Any) -> None:
+    """Put another fitted estimator, or none, in the place of the model's own."""
+    inner = model.model_
+    model.estimator = inner.estimator = fitted
     if isinstance(inner, PointModel):
         inner.model_ = fitted
     else:
         inner.models_ = [fitted]
-    return outer
 
 
 # -- Writing ---------------------------------------------------------------------------------------------------------
 
 
 def _plain(value: Any, place: str) -> Any:
-    """Return a copy of a value in which everything is trusted or a stand-in; refuse what can't be, by its place."""
+    """Return a copy of a value that skops stores safely; refuse what can't be stored, by its place in the model."""
     kind = type(value)
-    if value is None or kind in (bool, int, float, str, bytes, bytearray, slice):
-        return value
-    if kind in (list, tuple):
+
+    # Containers, with plain copies of what they hold.
+    if kind in (list, tuple, set):
         return kind(_plain(item, f"{place}[{i}]") for i, item in enumerate(value))
     if kind in (dict, Bunch, OrderedDict, defaultdict):
         items = {name: _plain(item, f"{place}[{name!r}]") for name, item in value.items()}
         return Bunch(**items) if kind is Bunch else items
     if kind is np.ndarray and value.dtype == object:
         fresh = np.empty(value.shape, dtype=object)
-        for i in np.ndindex(value.shape):
-            fresh[i] = _plain(value[i], f"{place}{list(i)}")
+        for i, item in enumerate(value.flat):
+            fresh.flat[i] = _plain(item, f"{place}[{i}]")
         return fresh
-    if f"numpy.{kind.__name__}" in checks.ALLOWED["NdArrayNode"]:
+
+    # What stays as it is.
+    if (
+        value is None
+        or kind in (bool, int, float, str, bytes, bytearray, slice)
+        or f"numpy.{kind.__name__}" in checks.ALLOWED["NdArrayNode"]
+        or isinstance(value, type | np.dtype)  # which are checked with everything else that a file names
+        or checks.public_name(value)  # a trusted function
+    ):
         return value
-    if isinstance(value, type | np.dtype) or checks.public_name(value):
-        return value  # a trusted function, or a type: that is checked with everything else
     if kind is partial:
         _plain([value.func, value.args, value.keywords], place)
         return value
+
+    # What another thing stands for.
     if isinstance(value, os.PathLike):
         return str(value)
     if isinstance(value, np.random.RandomState | np.random.Generator) and "." in place:
@@ -245,54 +253,55 @@ def _plain(value: Any, place: str) -> Any:
     return _stand_in(value, place) or _plain_object(value, place)
 
 
-def _stand_in(value: Any, place: str) -> StandIn | None:
-    """Return what stands for something that skops does not store, or not safely; None for everything else."""
+def _stand_in(value: Any, place: str) -> Any:
+    """Return the call that makes something which skops does not store, or not safely; None for everything else."""
     match value:
         case Fraction():
-            return StandIn("fraction", value.numerator, value.denominator)
-        case set():
-            return StandIn("set", _plain(sorted(value, key=repr), place))
-        case pd.Interval():
-            return StandIn("interval", value.left, value.right, value.closed)
-        case pd.MultiIndex():
-            return StandIn("multi-index", [_plain(value.get_level_values(j), place) for j in range(value.nlevels)])
+            return _call(checks.make_fraction, value.numerator, value.denominator)
         case pd.Index():
-            return _plain_index(value, place)
+            labels = value.tolist()
+            if not all(isinstance(label, _LABELS) for label in labels):
+                raise ModelFileError(
+                    f"{place} has labels of the type {value.dtype}, which can't be stored without pickle. Text and "
+                    "numbers can: turn them into text before the model is fitted, for example by astype(str)."
+                )
+            # Types that are not NumPy's (text, intervals, categories) are told by the labels.
+            dtype = str(value.dtype) if isinstance(value.dtype, np.dtype) else None
+            return _call(pd.Index, _plain(labels, place), dtype)
         case pd.DataFrame():
-            columns = [
-                column.to_numpy() if column.dtype.kind in "biuf" else _plain(pd.Index(column), place)
-                for _, column in value.items()
-            ]
-            return StandIn("frame", _plain(value.columns, place), columns)
+            columns = [_plain(pd.Index(column), f"{place}[{name!r}]") for name, column in value.items()]
+            return _call(checks.make_frame, _plain(value.columns, place), columns)
         case Tree():
             state = value.__getstate__()
             # Without the gaps between a node's numbers: they hold memory that nobody has written to.
             nodes = state["nodes"].astype(checks.PACKED_NODE)
-            return StandIn("tree", int(value.n_features), nodes, state["values"])
+            return _call(checks.make_tree, int(value.n_features), nodes, state["values"])
     if type(value).__module__.startswith("quantile_forest.") and type(value).__name__ == "QuantileForest":
-        return StandIn("forest", *map(np.asarray, (value.y_train, value.y_train_leaves, value.y_bound_leaves)))
+        rows = (value.y_train, value.y_train_leaves, value.y_bound_leaves)
+        return _call(checks.make_forest, *map(np.asarray, rows))
     return None
 
 
-def _plain_index(index: pd.Index[Any], place: str) -> StandIn:
-    """Return column names, categories or group keys, which must be text or numbers, perhaps intervals of numbers."""
-    if not _LABELS.fullmatch(str(index.dtype)):  # of pyarrow, nullable, categories: as their values are
-        index = pd.Index(index.tolist())
-    if not _LABELS.fullmatch(str(index.dtype)):
-        raise ModelFileError(
-            f"{place} has labels of the type {index.dtype}, which can't be stored without pickle. Text and numbers "
-            "can: turn them into text before the model is fitted, for example by astype(str)."
-        )
-    # How text is kept depends on the version of pandas, and is told by the values.
-    dtype = None if str(index.dtype) in ("str", "string") else str(index.dtype)
-    return StandIn("index", _plain(index.tolist(), place), dtype)
+def _call(maker: Callable[..., Any], *arguments: Any) -> Any:
+    """Return an object that skops stores as a call of a trusted maker: it takes it for an object of that name."""
+
+    class Call:
+        def __reduce__(self) -> Any:
+            return Call, arguments
+
+    Call.__module__, _, Call.__name__ = checks.public_name(maker).rpartition(".")
+    return Call()
 
 
 def _plain_object(value: Any, place: str) -> Any:
     """Return a copy of an object of a trusted class, its attributes plain."""
     kind, name = type(value), checks.public_name(type(value))
     if not name:
-        raise ModelFileError(_refusal(kind, place))
+        advice = next(advice for pattern, advice in _ADVICE.items() if re.match(pattern, place))
+        raise ModelFileError(
+            f"{place} is of type {kind.__module__}.{kind.__qualname__}, which can't be stored without pickle. "
+            + advice.replace("{parameter}", place.replace(".", "__"))
+        )
     if name in checks.SEALED:
         if hasattr(value, "get_params"):
             _plain(value.get_params(), place)
@@ -304,27 +313,6 @@ def _plain_object(value: Any, place: str) -> Any:
     return fresh
 
 
-def _refusal(kind: type, place: str) -> str:
-    """Say what can't be stored, and what to do about it."""
-    message = f"{place} is of type {kind.__module__}.{kind.__qualname__}, which can't be stored without pickle."
-    first = re.split(r"[.\[]", place)[0]
-    if first in ("estimator", "model_"):
-        return (
-            f"{message} save(model, path, with_estimator=False) stores everything else, and "
-            "load(path, estimator=fitted) takes the fitted model: one with predict_quantiles(X, levels), or "
-            "prefit(lower=…, median=…, upper=…, levels=…); for Naive one with predict(X)."
-        )
-    if place.endswith("clusterer"):
-        return f"{message} KMeans and MiniBatchKMeans can: a new row belongs to their nearest centroid."
-    if first in ("partition", "partition_"):
-        return (
-            f"{message} Make the labels of your groups a column of X, at fit as at predict, and use "
-            "GroupPartition('that column')."
-        )
-    path = place.replace(".", "__")
-    return f"{message} The fitted model does not need it any more: model.set_params({path}=None) leaves it out."
-
-
 def _dumped(root: Any) -> dict[str, bytes]:
     """Return the parts of a file: what skops makes of an object, without what differs from run to run.
 
@@ -334,25 +322,20 @@ def _dumped(root: Any) -> dict[str, bytes]:
     skops = imported("skops.io", "storing models needs", "icqr[files]")
     with refusing("the model can't be stored"):
         archive = zipfile.ZipFile(io.BytesIO(skops.dumps(root)))
+    schema = json.loads(archive.read("schema.json"))
     names: dict[bytes, str] = {}  # equal parts, such as the empty ones of many trees, are stored once
+    for node in checks.nodes_of(schema):
+        del node["__id__"]
+        node.pop("is_json", None)
+        if "file" in node:
+            ending = "npy" if node["__loader__"] == "NdArrayNode" else "bin"
+            node["file"] = names.setdefault(archive.read(node["file"]), f"{len(names)}.{ending}")
+        if node["__loader__"] in ("ConstructorFromReduceNode", "DictNode", "FunctionNode", "ObjectNode"):
+            public = checks.public_name(getattr(import_module(node["__module__"]), node["__class__"]))
+            node["__module__"] = public.rpartition(".")[0] or node["__module__"]
+        if node["__loader__"] == "SetNode":
+            node["content"].sort(key=lambda item: str(item.get("content")))
 
-    def canonical(node: Any) -> Any:
-        if isinstance(node, list):
-            return [canonical(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        fresh = {key: canonical(item) for key, item in node.items() if key not in ("__id__", "is_json")}
-        if "file" in fresh:
-            ending = "npy" if fresh["__loader__"] == "NdArrayNode" else "bin"
-            fresh["file"] = names.setdefault(archive.read(fresh["file"]), f"{len(names)}.{ending}")
-        if fresh.get("__loader__") in ("ObjectNode", "DictNode", "FunctionNode"):
-            public = checks.public_name(getattr(import_module(fresh["__module__"]), fresh["__class__"]))
-            fresh["__module__"] = public.rpartition(".")[0] or fresh["__module__"]
-        if fresh.get("__class__") == "StandIn":
-            fresh["__class__"] = real.__name__  # what skops is to call instead
-        return fresh
-
-    schema = canonical(json.loads(archive.read("schema.json")))
     text = json.dumps(schema, separators=(",", ":")).encode()
     return {"schema.json": text, **{name: content for content, name in names.items()}}
 
@@ -372,6 +355,7 @@ def _packed(files: Mapping[str, bytes], key: bytes | None) -> bytes:
     members = {"manifest.json": json.dumps(manifest, indent=1).encode(), **files}
     if key is not None:
         members["signature"] = checks.signature_of(members["manifest.json"], key)
+
     for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -387,8 +371,9 @@ def _packed(files: Mapping[str, bytes], key: bytes | None) -> bytes:
 # -- Reading ---------------------------------------------------------------------------------------------------------
 
 
-def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
-    # Everything that can be seen without making an object.
+def _read(data: bytes, key: bytes | None) -> dict[str, Any]:
+    """Return what a file holds, every check of it passed but that of its predictions."""
+    # What can be seen before any object is made.
     types = checks.check_file(data, key)
     skops = imported("skops.io", "reading models needs", "icqr[files]")
     for package in _LIBRARIES & {name.partition(".")[0] for name in types}:
@@ -397,31 +382,8 @@ def _loaded(data: bytes, key: bytes | None, estimator: Any) -> Any:
     # The objects, before any of them is used.
     with refusing("the model can't be read"):
         root = skops.loads(data, trusted=sorted(types))
-        model, predicted = root["model"], root["predicted"]
-        if not isinstance(model, IntervalRegressor):
-            raise ModelFileError(f"the file must hold one of {_METHODS}, got {type(model).__name__}")
-        checks.check_objects(model)
-        if not root["with_estimator"]:
-            _check_given(model, estimator)
-            model = _with_estimator(model, estimator)
-        elif estimator is not None:
-            raise ModelFileError("the file holds its fitted model; leave estimator out, as load(path)")
-        model.get_params(deep=True)  # which raises if one is missing
-        checks.check_calibration(model)
-    if predicted is not None:
-        with refusing("the model does not work"):
-            _check_predictions(predicted, _predicted(model))
-    return model
-
-
-def _check_given(model: IntervalRegressor, estimator: Any) -> None:
-    needed = "predict" if isinstance(model.model_, PointModel) else "predict_quantiles"
-    if not hasattr(estimator, needed):
-        got = "nothing" if estimator is None else f"a {type(estimator).__qualname__}"
-        raise ModelFileError(
-            f"the file was saved without its fitted model: give it as load(path, estimator=fitted), with {needed}, "
-            f"got {got}. prefit(lower=…, median=…, upper=…, levels=…) makes one from fitted models of each level."
-        )
+        checks.check_model(root["model"])
+        return {name: root[name] for name in ("model", "with_estimator", "predicted")}
 
 
 # -- Made-up rows, for which the model that is read must predict the same -------------------------------------------
@@ -431,29 +393,34 @@ def _predicted(model: IntervalRegressor) -> FloatArray:
     """Return the raw bounds of made-up rows: each column's categories in turn, or numbers.
 
     A library whose new version reads its old models otherwise is noticed by them, and another estimator than was
-    fitted. The rows' intervals, and what is promised for them, use everything else that was learned.
+    fitted. Explaining the rows uses everything else that was learned.
     """
-    categories: dict[Any, pd.Index[Any]] = {}
-    for holder in checks.held_by(model):
-        if isinstance(holder, Features) and holder.n_columns == model.n_features_in_:
-            categories = holder.categories
+    categories = {
+        name: list(values)
+        for held in checks.held_by(model)
+        if isinstance(held, Features) and held.n_columns == model.n_features_in_
+        for name, values in held.categories.items()
+    }
     names = pd.RangeIndex(model.n_features_in_) if model.columns_ is None else model.columns_
     columns = {}
     for j, name in enumerate(names):
-        values = list(categories.get(name, _NUMBERS))
+        values = categories.get(name) or _NUMBERS
         columns[j] = [values[(i + j) % len(values)] for i in range(len(_NUMBERS))]
     frame = pd.DataFrame(columns).set_axis(names, axis=1)
     rows = frame.to_numpy() if model.columns_ is None else frame
 
     with warnings.catch_warnings(), parallel_config(backend="sequential"):
         warnings.simplefilter("ignore")  # made-up rows are unlike any that were seen
-        model.predict_interval(rows)
-        model.certificate()
+        model.explain(rows)
         return model.predict_quantiles(rows)
 
 
-def _check_predictions(stored: Any, predicted: FloatArray) -> None:
-    """Refuse a model that predicts other values than the file says for the made-up rows."""
+def _check_predictions(model: IntervalRegressor, stored: Any) -> None:
+    """Refuse a model that predicts other values than its file says for the made-up rows."""
+    if stored is None:
+        return
+    with refusing("the model does not work"):
+        predicted = _predicted(model)
     if not isinstance(stored, np.ndarray) or stored.shape != predicted.shape or stored.dtype != np.float64:
         raise ModelFileError(f"the check of the model must have {predicted.shape} predictions")
     scale = np.abs(stored[np.isfinite(stored)]).max(initial=0.0)
