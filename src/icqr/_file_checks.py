@@ -185,13 +185,13 @@ def refusing(reason: str) -> Iterator[None]:
 
 def public_name(value: Any) -> str:
     """Return the name under which a class or function is trusted, "" if it is not."""
-    name = getattr(value, "__name__", None)
+    ending = f".{getattr(value, '__name__', None)}"
     for public in _PUBLIC_NAMES:
-        module, _, its_name = public.rpartition(".")
-        if its_name != name or module.partition(".")[0] not in sys.modules:
-            continue  # no library is imported for a name: its own is there already
-        if getattr(import_module(module), name, None) is value:
-            return public
+        if public.endswith(ending):
+            module, _, name = public.rpartition(".")
+            # No library is imported for a name: its own is there already.
+            if module.partition(".")[0] in sys.modules and getattr(import_module(module), name, None) is value:
+                return public
     return ""
 
 
@@ -473,7 +473,7 @@ def _check_histogram_trees(model: HistGradientBoostingRegressor) -> None:
     for (predictor,) in model._predictors:
         nodes, bitsets = predictor.nodes, predictor.raw_left_cat_bitsets
         leaf = nodes["is_leaf"] != 0
-        _depth(nodes["left"], nodes["right"], nodes["feature_idx"], leaf, n_features)
+        _check_nodes(nodes["left"], nodes["right"], nodes["feature_idx"], leaf, n_features)
         splits = nodes[~leaf & (nodes["is_categorical"] != 0)]
         if bitsets.shape[1:] != (8,) or not (splits["bitset_idx"] < len(bitsets)).all():
             raise ModelFileError("a tree names categories that are not there")
@@ -498,7 +498,7 @@ def _keeps_columns(transformer: Any, n_features: int) -> bool:
     )
 
 
-def _depth(
+def _check_nodes(
     left: NDArray[Any], right: NDArray[Any], features: NDArray[Any], leaf: NDArray[np.bool_], n_features: int
 ) -> int:
     """Return a tree's depth, or refuse nodes that are no tree: following children must end at a leaf of it."""
@@ -512,7 +512,7 @@ def _depth(
     if not ((features[inner] >= 0) & (features[inner] < n_features)).all():
         raise ModelFileError("a tree asks for a column that is not there")
 
-    # Each node but the first is one deeper than its parent, and comes after it.
+    # Go down level by level; a level of leaves alone is the last.
     depth, level = 0, children[:, :1][:, ~leaf[:1]].ravel()
     while len(level):
         depth, level = depth + 1, children[:, level[~leaf[level]]].ravel()
@@ -541,7 +541,7 @@ def make_tree(n_features: int, nodes: NDArray[Any], values: NDArray[Any]) -> Tre
     if not 1 <= n_features <= MOST_COUNTED:
         raise ModelFileError(f"a tree must have from 1 to {MOST_COUNTED} columns, got {str(n_features)[:80]}")
     left, right = nodes["left_child"], nodes["right_child"]
-    depth = _depth(left, right, nodes["feature"], left == -1, n_features)
+    depth = _check_nodes(left, right, nodes["feature"], left == -1, n_features)
     tree = Tree(n_features, np.array([1], dtype=np.intp), 1)
     state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes.astype(NODE_DTYPE), "values": values}
     tree.__setstate__(state)

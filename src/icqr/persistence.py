@@ -245,7 +245,7 @@ def _plain(value: Any, place: str) -> Any:
         _plain([value.func, value.args, value.keywords], place)
         return value
 
-    # What another thing stands for.
+    # What something else takes the place of.
     if isinstance(value, os.PathLike):
         return str(value)
     if isinstance(value, np.random.RandomState | np.random.Generator) and "." in place:
@@ -393,7 +393,8 @@ def _predicted(model: IntervalRegressor) -> FloatArray:
     """Return the raw bounds of made-up rows: each column's categories in turn, or numbers.
 
     A library whose new version reads its old models otherwise is noticed by them, and another estimator than was
-    fitted. Explaining the rows uses everything else that was learned.
+    fitted. Explaining the rows uses everything else that was learned. Its intervals are not what is compared: limits of
+    y and infinite offsets would hide bounds that differ.
     """
     categories = {
         name: list(values)
