@@ -45,8 +45,8 @@ from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, bare, is_prefit
 
-_TEXT = pd.Series(["text"]).dtype  # as this pandas has it
-#: What `explain` returns, and of which type.
+_TEXT = pd.Series(["text"]).dtype  # depends on the version of pandas
+#: The columns that `explain` returns, and their types.
 EXPLAINED = {
     "group": np.int64,
     "n": np.int64,
@@ -82,7 +82,7 @@ class Seeds(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What `fit` begins with: checked rows, split; fit parameters for the training rows; seeds."""
+    """What `fit` starts from: checked and split rows, fit parameters for the training rows, and seeds."""
 
     train: Rows
     calibration: Rows
@@ -91,9 +91,9 @@ class Prepared(NamedTuple):
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):
-    """What a fitted method can do: predict, explain, say what it promises, and be calibrated again."""
+    """What all methods share: they predict, explain, say what they promise, and can be calibrated again."""
 
-    # Settings that not every method has; where it is a parameter, `__init__` hides these.
+    # Values for methods that don't have these parameters. Where a method has one, `__init__` overrides it.
     conformity = "cqr"
     symmetric = True
     small_groups = "error"
@@ -119,7 +119,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     # -- Predicting --------------------------------------------------------------------------------------------------
 
     def predict(self, X: ArrayLike) -> FloatArray:
-        """Predict the median (`Naive`: the regressor's own prediction), within y's limits if they are given."""
+        """Predict the median (`Naive`: the regressor's own prediction), clipped to y's limits if you set them."""
         return np.clip(self.predict_quantiles(X)[:, 1], self.conformity_.y_min, self.conformity_.y_max)
 
     def predict_interval(self, X: ArrayLike, coverage: Coverages = None) -> FloatArray:
@@ -130,7 +130,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         X : table
             Rows to predict.
         coverage : float or list of float, optional
-            Any coverage: the calibration scores are kept. By default the estimator's own.
+            Any coverage works, because the calibration scores are kept. By default the model's own.
 
         Returns
         -------
@@ -139,42 +139,42 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         coverages, X = self._coverages(coverage), self._check_table(X)
 
-        # Part 5: each row's group, its group's offset, and the bounds moved by it.
+        # Part 5: find each row's group and the group's offset, and move the row's bounds by it.
         groups = self._groups_of(X)
         offsets = [self.calibration_.offset_table(level, groups) for level in coverages]
         bounds, _ = self._bounds(X)
         intervals = np.empty((len(coverages), len(X), 2))
-        for block in blocks(len(X)):  # whose numbers stay in the processor's cache
+        for block in blocks(len(X)):  # small enough for the processor's cache
             for place, table in enumerate(offsets):
                 intervals[place, block] = self.conformity_.intervals(bounds[block], table[groups[block]])
         return np.moveaxis(intervals, 0, 2) if is_list(coverage) else intervals[0]
 
     def explain(self, X: ArrayLike, coverage: float | None = None) -> pd.DataFrame:
-        """Say for each row how its interval came about and what is promised.
+        """Explain for each row how its interval came about and what is promised.
 
         Parameters
         ----------
         X : table
             Rows to explain.
         coverage : float, optional
-            By default the estimator's own.
+            By default the model's own.
 
         Returns
         -------
         DataFrame
-            With X's index. `group`; its calibration rows `n`; the `rank` of the score that gave `offset_lower` and
-            `offset_upper`; the coverage that is `promised`, with the kind of `guarantee` (0 where there is none);
-            `novelty`, a p-value that is small for rows unlike their group's calibration rows (of K-means clusters;
-            other groups have no distances, and NaN); `lower`, `median`, `upper`; `crossed`, the model's quantiles had
-            to be sorted; `collapsed`, the bounds met at the centre (their midpoint, from which a median of skewed y may
-            be so far that it lies outside of an interval of low coverage); the 90 % band (`band_lower`, `band_upper`)
-            of the coverage that a calibration set of this size gives.
+            With X's index. `group`; `n`, its number of calibration rows; `rank`, that of the score that gave
+            `offset_lower` and `offset_upper`; `promised`, the coverage (0 if nothing is promised), and the kind of
+            `guarantee`; `novelty`, a p-value that is small for rows unlike their group's calibration rows (NaN unless
+            groups are K-means clusters); `lower`, `median`, `upper`; `crossed`, the model's quantiles had to be sorted;
+            `collapsed`, the bounds met at their centre; `band_lower` and `band_upper`, the 90 % band of the coverage
+            that a calibration set of this size gives. The centre is the midpoint of the raw bounds: if y is skewed, the
+            median may lie outside an interval of low coverage.
         """
         (level,) = self._coverages(None if coverage is None else [coverage])
         index = X.index if isinstance(X, pd.DataFrame) else None
         X = self._check_table(X)
 
-        # The interval of each row, as `predict_interval` makes it.
+        # Make each row's interval as `predict_interval` does.
         groups = self._groups_of(X)
         offsets = self.calibration_.offset_table(level, groups)[groups]
         bounds, crossed = self._bounds(X)
@@ -189,7 +189,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         }
         if self.calibration_.novelty is not None:
             columns["novelty"] = self.calibration_.novelty.p_values(self.partition_.distance(X), groups)
-        # What holds for a group holds for each of its rows; the last row of the certificate is for -1.
+        # Each row gets its group's promise. The certificate's last row is for rows of no known group (-1).
         for name, values in self.certificate(level).groups.items():
             columns[str(name)] = values.array.take(groups % len(values))
         return pd.DataFrame({name: columns[name] for name in EXPLAINED}, index=index)
@@ -218,22 +218,22 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def descriptions_(self) -> pd.DataFrame:
-        """What each group is, in words: put into words when it is first asked for."""
+        """What each group is, in words. The words are made when you first ask for them."""
         if callable(self.described_):
             self.described_ = self.described_()
         return self.described_
 
     def group_shift(self, X: ArrayLike) -> GroupShift:
-        """Compare the groups' shares among new rows with those among the calibration rows."""
+        """Compare each group's share of the new rows with its share of the calibration rows."""
         groups = self.assign(X)
         return group_shift(self.calibration_.sizes, groups)
 
     # -- The three doors, and calibration through them ---------------------------------------------------------------
 
     def predict_quantiles(self, X: ArrayLike) -> FloatArray:
-        """Return (n, 3) raw bounds: lower, median, upper, as they are before calibration.
+        """Return (n, 3) raw bounds, before calibration: lower, median, upper.
 
-        A side that is not asked for is infinite; `Naive` has its prediction three times.
+        With one `side`, the other bound is infinite. `Naive` returns its prediction in place of each quantile.
         """
         check_is_calibrated(self)
         return self._bounds(self._check_table(X))[0]
@@ -244,7 +244,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._groups_of(self._check_table(X))
 
     def conformity_scores(self, X: ArrayLike, y: ArrayLike) -> tuple[IntArray, FloatArray]:
-        """Return each labelled row's group, and its (n, 1) scores: (n, 2) with one offset per side.
+        """Return each labelled row's group and scores; scores are (n, 1), or (n, 2) with one offset per side.
 
         `Calibration.from_scores` makes a calibration of them, and `with_calibration` puts it in place.
         """
@@ -254,14 +254,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._groups_of(rows.X), self.conformity_.scores(bounds, rows.y)
 
     def with_calibration(self, calibration: Calibration) -> Self:
-        """Put a calibration made of fresh rows in place, and return the model itself, as `calibrate` does."""
+        """Replace the calibration by one made from fresh rows, and return the model itself, as `calibrate` does."""
         check_is_calibrated(self)
         self.calibration_ = replace(calibration, small_groups=self.small_groups, guarantee=self._fresh_guarantee)
-        self.n_crossed_ = {where: n for where, n in self.n_crossed_.items() if where != "calibration"}  # not known
+        self.n_crossed_ = {where: n for where, n in self.n_crossed_.items() if where != "calibration"}  # unknown now
         return self
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Replace the calibration by fresh rows; model, groups and y's limits stay as they are.
+        """Calibrate again, with fresh rows; the model, the groups and y's limits stay as they are.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._calibrate(self._check_rows(X, y), self._fresh_guarantee)
 
     def _look_at_training_bounds(self, train: Rows) -> None:
-        """Count the training rows whose quantiles had to be sorted; learn the smallest divisor of scaled scores."""
+        """Count the training rows whose quantiles had to be sorted, and learn the floor of scaled scores' divisors."""
         bounds, crossed = self._bounds(train.X)
         self.n_crossed_["train"] = int(crossed.sum())
         if self.conformity != "cqr":
@@ -294,20 +294,20 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calibration = Calibration.from_scores(
             self.conformity_, scores, groups, self.n_groups_, self.small_groups, guarantee, novelty
         )
-        calibration.offset_table(self.coverage, np.arange(self.n_groups_))  # warns or raises for groups too small
+        calibration.offset_table(self.coverage, np.arange(self.n_groups_))  # warn or raise now if groups are too small
         self.n_crossed_ = {**self.n_crossed_, "calibration": int(crossed.sum())}
         self.calibration_ = calibration
         return self
 
     @property
     def _fresh_guarantee(self) -> str:
-        """What holds after calibration with rows that nothing was learned from."""
+        """What is promised after calibration with fresh rows, from which nothing was learned."""
         return GROUPWISE if hasattr(self, "partition") else MARGINAL
 
     # -- Steps of predicting -----------------------------------------------------------------------------------------
 
     def _bounds(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return (n, 3) lower, median and upper, and which rows' quantiles had to be sorted."""
+        """Return (n, 3) lower, median and upper bounds, and which rows' quantiles had to be sorted."""
         side = self.conformity_.side
         if isinstance(self.model_, QuantileModel):
             quantiles, crossed = self.model_.predict_sorted(X)
@@ -319,7 +319,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return bounds_from_quantiles(quantiles, self.coverage_, side), crossed
 
     def _groups_of(self, X: Table) -> IntArray:
-        """Return each row's group; labels that fit did not know are -1."""
+        """Return each row's group; a label that fit did not know becomes -1."""
         labels = check_labels(self.partition_.assign(X), len(X))
         return np.where(labels < self.n_groups_, labels, -1)
 
@@ -334,15 +334,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         fit_params: dict[str, Any],
         calibrates: str,
     ) -> Prepared:
-        """Check every parameter and row before any work, and split the rows.
+        """Check every parameter and row before any work starts, and split the rows.
 
-        `calibrates` says which rows calibrate, unless they are given: a "share" of them, "all", or "none".
+        `calibrates` says which rows calibrate if the user gives none: a "share" of them, "all", or "none".
         """
         self._check_parameters()
         for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # what an earlier fit learned
-        # Bounds are those of the coverage and side that were fitted; `set_params(coverage=…)` later asks for another
-        # coverage of them, as `predict_interval(X, coverage=…)` does.
+            delattr(self, name)  # forget what an earlier fit learned
+        # The bounds stay those of the fitted coverage. A later `set_params(coverage=…)` only asks for another coverage
+        # of the same bounds, as `predict_interval(X, coverage=…)` does.
         self.coverage_ = self.coverage
         self.conformity_ = Conformity(
             self.conformity,
@@ -356,7 +356,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         rows = self._check_rows(X, y, reset=True)
         warn_about_text(rows.X)
-        # Kinds of columns are decided on all rows; a model that gets them as they came decides for itself.
+        # Decide the kinds of columns before the split, on all rows. Models that prepare rows decide for themselves.
         core = core_of(bare(self.estimator))
         if isinstance(core.model, ResidualQuantiles):
             core = core_of(bare(core.model.estimator))
@@ -376,8 +376,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if calibrates != "none":
             self._check_enough(calibration)
 
-        # Raise now what encoding the rows would raise after the model is fitted: text among numbers, infinity. All rows
-        # are looked at as they came, so that an error names the right one.
+        # Find bad values now (text among numbers, infinity), not after the model is fitted. Rows are still in the order
+        # in which they came, so that an error names the right one.
         encoder = Encoder(bare(self.estimator), rows.X)
         if X_calibration is not None:
             with naming("calibration rows"):
@@ -437,7 +437,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(too_few_rows(len(calibration), self.coverage, self.symmetric))
 
     def _coverages(self, coverage: Coverages) -> list[float]:
-        """Return the coverages that a fitted model is asked for, one or several; by default its own."""
+        """Check and return the requested coverages, as a list; by default the model's own."""
         check_is_calibrated(self)
         coverages: list[Any] = (
             [self.coverage] if coverage is None else list(np.atleast_1d(np.asarray(coverage, object)))
@@ -457,11 +457,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def __getstate__(self) -> Any:
         if hasattr(self, "described_"):
-            self.descriptions_  # noqa: B018 - until they are in words, groups hold rows, which no copy should carry away
+            self.descriptions_  # noqa: B018 - put groups into words now, so that a copy does not carry their rows
         return super().__getstate__()
 
     def _route(self, fit_params: dict[str, Any], n_rows: int) -> dict[str, Any]:
-        """Return the fit parameters that go to the estimator, checked."""
+        """Check the fit parameters, and return those that go to the estimator."""
         check_weights(fit_params, n_rows)
         params = {name: value for name, value in fit_params.items() if value is not None}
         if params and get_config()["enable_metadata_routing"] and hasattr(bare(self.estimator), "get_metadata_routing"):
@@ -488,13 +488,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
 
 def check_is_calibrated(model: IntervalRegressor) -> None:
-    """Raise scikit-learn's NotFittedError unless the model is fitted, and so calibrated."""
-    if not hasattr(model, "calibration_"):  # before scikit-learn's own check, which asks for the model's tags first
+    """Raise scikit-learn's NotFittedError unless the model is fitted and calibrated."""
+    if not hasattr(model, "calibration_"):  # quicker than scikit-learn's check, which reads the model's tags first
         check_is_fitted(model)
 
 
 def check_labels(assigned: Any, n_rows: int) -> IntArray:
-    """Return a partition's labels as whole numbers, or say what is wrong with them."""
+    """Check a partition's labels and return them as whole numbers."""
     labels: NDArray[Any] = np.asarray(assigned)
     if labels.shape != (n_rows,) or labels.dtype.kind not in "iu" or labels.min(initial=0) < -1:
         raise ValueError(
@@ -505,7 +505,7 @@ def check_labels(assigned: Any, n_rows: int) -> IntArray:
 
 
 def is_list(coverage: Any) -> bool:
-    """Return whether several coverages are asked for."""
+    """Return whether `coverage` is a list rather than a number."""
     return np.ndim(coverage) > 0
 
 
@@ -523,12 +523,12 @@ def interval_names(coverage: Any) -> list[str]:
 
 
 def interval_columns(intervals: FloatArray) -> FloatArray:
-    """Return (n, 2) or (n, 2, levels) intervals as (n, columns) in the order of `interval_names`."""
+    """Reshape (n, 2) or (n, 2, levels) intervals to (n, columns), in the order of `interval_names`."""
     return intervals if intervals.ndim == 2 else np.swapaxes(intervals, 1, 2).reshape(len(intervals), -1)
 
 
 def _warn_of_known_rows(train: Rows, calibration: Rows) -> None:
-    """Warn if the rows to calibrate with are those that train: the scores of known rows are too small."""
+    """Warn if the calibration rows are the training rows: scores of rows that the model knows are too small."""
     if len(calibration) <= 1 or not np.array_equal(train.y, calibration.y):
         return
     if isinstance(train.X, pd.DataFrame) and isinstance(calibration.X, pd.DataFrame):

@@ -1,7 +1,6 @@
-"""Naive, QR, CQR and ICQR: the parts of Algorithm 3 in the paper's order, one `fit` each.
+"""Naive, QR, CQR and ICQR: each `fit` follows the parts of Algorithm 3 in the paper's order.
 
-Part 4 (`_calibrate`) and part 5 (`predict_interval`) are the same for all methods: see `IntervalRegressor` in
-_predicting.py.
+All methods share part 4 (`_calibrate`) and part 5 (`predict_interval`): see `IntervalRegressor` in _predicting.py.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePart
 from icqr.quantiles import PointModel, ResidualQuantiles, bare, cross_fit, fit_quantiles, is_prefit
 from icqr.selection import group_numbers, select
 
-#: Training rows from which groups are put into words.
+#: Groups are put into words from at most this many rows.
 MOST_DESCRIBED = 5000
-#: Calibration rows on which the leak alarm looks at the median's error.
+#: The leak alarm measures the median's error on at most this many calibration rows.
 MOST_UNSEEN = 500
 NO_CALIBRATION = "QR has no calibration; use CQR or ICQR, which take the same estimator"
 
@@ -44,25 +43,25 @@ class Naive(IntervalRegressor):
     """Split conformal prediction around any regressor's prediction: the same width for every row.
 
     1. Fit the regressor on the training rows.
-    2. Scores of the calibration rows: ``|y - f(x)|``; the offset q is the score of rank ``ceil((n + 1) coverage)``.
-    3. Interval: ``f(x) ± q``. Holds on average over all rows (marginally).
+    2. Score the calibration rows: ``|y - f(x)|``. The offset q is the score of rank ``ceil((n + 1) coverage)``.
+    3. Return the interval ``f(x) ± q``. Its coverage holds on average over all rows (marginally).
 
     Parameters
     ----------
     estimator : regressor, optional
-        By default HistGradientBoostingRegressor. A FrozenEstimator is used as it is, and all rows calibrate.
+        By default HistGradientBoostingRegressor. A FrozenEstimator is not fitted again; all rows then calibrate.
     coverage : float, default=0.9
-        How often an interval should hold.
+        The share of intervals that should contain y.
     side : {"both", "lower", "upper"}, default="both"
-        An interval, or a bound on one side.
+        Bound y on both sides, or on one only.
     y_min, y_max : float, optional
-        Known limits of y.
+        Known limits of y. Intervals stay within them.
     calibration_size : float or int, default=1/3
-        Share or number of rows set aside for calibration.
+        Share or number of rows to set aside for calibration.
     random_state : int, RandomState or None
-        Seed of everything random.
+        Seed for everything random.
     n_jobs : int, optional
-        Handed to the regressor, if it has this parameter.
+        Passed to the regressor, if it has this parameter.
 
     Examples
     --------
@@ -108,11 +107,11 @@ class Naive(IntervalRegressor):
         Parameters
         ----------
         X, y : table and array
-            Rows to train on. Unless calibration rows are given, `calibration_size` of these are set aside.
+            Rows to train on. If you give no calibration rows, `calibration_size` of these are set aside.
         X_calibration, y_calibration : table and array, optional
-            Calibration rows, which the model must not have seen.
+            Calibration rows. The model must not have seen them.
         **fit_params : optional
-            For the estimator's own fit; see `ICQR.fit`.
+            Passed to the estimator's own fit; see `ICQR.fit`.
 
         Returns
         -------
@@ -133,25 +132,25 @@ class Naive(IntervalRegressor):
 
 
 class QR(IntervalRegressor):
-    """Quantile regression as it is: no calibration, and so no promise.
+    """Plain quantile regression: it is not calibrated, so it promises nothing.
 
     1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on all rows.
-    2. Interval: the outer two.
+    2. Return the outer two quantiles as the interval.
 
     Parameters
     ----------
     estimator : quantile model, optional
-        The plain estimator, see `QuantileModel`. By default HistGradientBoostingRegressor.
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor.
     coverage : float, default=0.9
         Sets the quantile levels.
     side : {"both", "lower", "upper"}, default="both"
-        An interval, or a bound on one side.
+        Bound y on both sides, or on one only.
     y_min, y_max : float, optional
-        Known limits of y.
+        Known limits of y. Intervals stay within them.
     random_state : int, RandomState or None
-        Seed of everything random.
+        Seed for everything random.
     n_jobs : int, optional
-        Number of tasks run at the same time.
+        Number of tasks to run at the same time.
 
     Examples
     --------
@@ -181,7 +180,7 @@ class QR(IntervalRegressor):
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike, **fit_params: Any) -> Self:
-        """Fit the quantile model on all rows; `fit_params` go to the estimator's own fit."""
+        """Fit the quantile model on all rows; `fit_params` are passed to the estimator's own fit."""
         calibration = [fit_params.pop(name, None) for name in ("X_calibration", "y_calibration")]
         if any(rows is not None for rows in calibration):
             raise ValueError(NO_CALIBRATION)
@@ -194,11 +193,11 @@ class QR(IntervalRegressor):
         return self
 
     def calibrate(self, X: object, y: object) -> Self:
-        """Refuse: quantile regression has no calibration."""
+        """Raise an error: quantile regression has no calibration."""
         raise ValueError(NO_CALIBRATION)
 
     def with_calibration(self, calibration: Calibration) -> Self:
-        """Refuse: quantile regression has no calibration."""
+        """Raise an error: quantile regression has no calibration."""
         raise ValueError(NO_CALIBRATION)
 
 
@@ -206,31 +205,31 @@ class CQR(IntervalRegressor):
     """Conformalized quantile regression: the quantile model's bounds, moved by one offset.
 
     1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on the training rows.
-    2. Scores of the calibration rows: ``max(lower - y, y - upper)`` (or scaled, see `conformity`).
-    3. The offset q is the score of rank ``ceil((n + 1) coverage)``; interval: ``[lower - q, upper + q]``.
+    2. Score the calibration rows: ``max(lower - y, y - upper)``, or a scaled score (see `conformity`).
+    3. The offset q is the score of rank ``ceil((n + 1) coverage)``. Return the interval ``[lower - q, upper + q]``.
 
-    Holds on average over all rows (marginally).
+    Its coverage holds on average over all rows (marginally).
 
     Parameters
     ----------
     estimator : quantile model, optional
-        The plain estimator, see `QuantileModel`. By default HistGradientBoostingRegressor.
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor.
     coverage : float, default=0.9
-        How often an interval should hold.
+        The share of intervals that should contain y.
     conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr"
-        The score: distance to the nearer bound; that over the width; that over the bound's distance to the median.
+        The score: distance to the nearer bound; the same over the width; or over that bound's distance to the median.
     symmetric : bool, default=True
-        One offset for both bounds, or (False) one for each, so that both tails hold on their own.
+        True: one offset for both bounds. False: one for each, so that each tail holds on its own.
     side : {"both", "lower", "upper"}, default="both"
-        An interval, or a bound on one side.
+        Bound y on both sides, or on one only.
     y_min, y_max : float, optional
-        Known limits of y.
+        Known limits of y. Intervals stay within them.
     calibration_size : float or int, default=1/3
-        Share or number of rows set aside for calibration.
+        Share or number of rows to set aside for calibration.
     random_state : int, RandomState or None
-        Seed of everything random.
+        Seed for everything random.
     n_jobs : int, optional
-        Number of tasks run at the same time.
+        Number of tasks to run at the same time.
 
     Examples
     --------
@@ -279,17 +278,17 @@ class CQR(IntervalRegressor):
         Parameters
         ----------
         X, y : table and array
-            Rows to train on. Unless calibration rows are given, `calibration_size` of these are set aside.
+            Rows to train on. If you give no calibration rows, `calibration_size` of these are set aside.
         X_calibration, y_calibration : table and array, optional
-            Calibration rows, which the model must not have seen.
+            Calibration rows. The model must not have seen them.
         **fit_params : optional
-            For the estimator's own fit; see `ICQR.fit`.
+            Passed to the estimator's own fit; see `ICQR.fit`.
 
         Returns
         -------
         self
         """
-        # A model that is fitted already leaves all rows for calibration, but for scores whose scale must be learned.
+        # A fitted model needs no training rows, so all rows calibrate; scaled scores still need some for their scale.
         calibrates = "all" if is_prefit(self.estimator) and self.conformity == "cqr" else "share"
         train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
 
@@ -307,61 +306,61 @@ class ICQR(IntervalRegressor):
     """Improved conformalized quantile regression: one offset for each group of similar rows.
 
     1. Fit the quantile model at the levels ``(1 - coverage) / 2``, 1/2 and ``(1 + coverage) / 2`` on the training rows.
-    2. Permutation importance of each column (`importance`).
-    3. Groups: K-means on the scaled columns, weighted by importance (`partition`); small groups are merged.
-    4. In each group, the scores of its calibration rows and the offset: the score of rank ``ceil((n + 1) coverage)``.
-    5. A new row gets the offset of its group.
+    2. Measure the permutation importance of each column (`importance`).
+    3. Group the rows: K-means on the scaled columns, weighted by importance (`partition`). Merge small groups.
+    4. In each group, score the calibration rows. The offset is the score of rank ``ceil((n + 1) coverage)``.
+    5. Give each new row the offset of its group.
 
-    With importance and groups learned from training rows alone (the default), coverage holds in every group, in finite
-    samples. `as_printed` gives the paper's Algorithm 3, which learns both from calibration rows.
+    By default, importance and groups are learned from training rows alone, so coverage holds in every group, in finite
+    samples. `as_printed` returns the paper's Algorithm 3, which learns both from calibration rows.
 
     Parameters
     ----------
     estimator : quantile model, optional
-        The plain estimator, see `QuantileModel`. By default HistGradientBoostingRegressor.
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor.
     coverage : float, default=0.9
-        How often an interval should hold, in each group.
+        The share of intervals that should contain y, in each group.
     conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr"
-        The score: distance to the nearer bound; that over the width; that over the bound's distance to the median.
+        The score: distance to the nearer bound; the same over the width; or over that bound's distance to the median.
     symmetric : bool, default=True
-        One offset for both bounds, or (False) one for each, so that both tails hold on their own.
+        True: one offset for both bounds. False: one for each, so that each tail holds on its own.
     side : {"both", "lower", "upper"}, default="both"
-        An interval, or a bound on one side.
+        Bound y on both sides, or on one only.
     y_min, y_max : float, optional
-        Known limits of y.
+        Known limits of y. Intervals stay within them.
     partition : partition or "auto", optional
         By default `KMeansPartition()`. `ScorePartition` groups by predicted difficulty, `GroupPartition` takes your own
-        groups; anything with `fit` and `assign` does. "auto" chooses, from training rows alone: one group, K-means
-        clusters, or groups by difficulty and their number (`icqr.selection.select`); it fits the quantile model five
-        more times for that, unless it is `prefit` or `ResidualQuantiles`.
+        groups, and any object with `fit` and `assign` will do. "auto" chooses from training rows alone: one group,
+        K-means clusters, or a number of groups by difficulty (`icqr.selection.select`). This fits the quantile model
+        five more times, unless it is `prefit` or `ResidualQuantiles`.
     importance : PermutationImportance, optional
-        By default `PermutationImportance()`; with ``partition="auto"``, 2 repeats on at most 2,000 rows.
+        By default `PermutationImportance()`. With ``partition="auto"``, 2 repeats on at most 2,000 rows.
     small_groups : {"pooled", "infinite", "error"}, default="pooled"
-        What happens in a group with too few calibration rows: an offset from all rows, which promises nothing for these
-        rows; an infinite interval, which keeps the promise; or an error.
+        What a group with too few calibration rows gets: an offset from all rows, which promises nothing for this group;
+        an infinite interval, which keeps the promise; or an error.
     calibration_size : float or int, default=1/3
-        Share or number of rows set aside for calibration.
+        Share or number of rows to set aside for calibration.
     random_state : int, RandomState or None
-        Seed of everything random.
+        Seed for everything random.
     n_jobs : int, optional
-        Number of tasks run at the same time.
+        Number of tasks to run at the same time.
 
     Attributes
     ----------
     model_ : QuantileModel
         The fitted quantile model.
     importances_ : DataFrame
-        Importance of each column; absent when the partition uses none.
+        Importance of each column; absent if the partition uses none.
     partition_ : partition
         The fitted partition.
     selection_ : DataFrame
-        With ``partition="auto"``, the candidates, their losses and which was chosen.
+        With ``partition="auto"``: the candidates, their losses, and which one was chosen.
     calibration_ : Calibration
         The sorted calibration scores of each group.
     groups_ : DataFrame
         A row per group: size, offsets, what is promised, and what the group is in words.
     n_crossed_ : dict
-        How many training and calibration rows had their quantiles sorted.
+        Number of training rows, and of calibration rows, whose quantiles had to be sorted.
 
     Examples
     --------
@@ -409,10 +408,10 @@ class ICQR(IntervalRegressor):
     def as_printed(cls, estimator: Any = None, coverage: float = 0.9, **parameters: Any) -> ICQR:
         """Return the paper's Algorithm 3 as printed.
 
-        Importance and K-means on calibration rows, K-means from scratch for each k, no merging. The promise is
-        approximate until `calibrate` is called with fresh rows. The paper leaves open, and this decides: the error
-        (the absolute error of the median), min-max scaling, the largest k where σ is not reached, and pooled offsets in
-        clusters that are too small for the rank.
+        Importance and K-means use the calibration rows, K-means starts from scratch for each k, and no groups are
+        merged. The promise is approximate until you call `calibrate` with fresh rows. The paper leaves four choices
+        open. Here, the error is the absolute error of the median, columns are min-max scaled, the largest k is used if
+        σ is not reached, and clusters too small for the rank get pooled offsets.
 
         Examples
         --------
@@ -436,15 +435,15 @@ class ICQR(IntervalRegressor):
         Parameters
         ----------
         X, y : table and array
-            Rows to train on. Unless calibration rows are given, `calibration_size` of these, drawn at random, are set
-            aside for calibration. A random draw is right only if rows are exchangeable: with rows in time order give
-            the latest ones as calibration rows; with several rows per customer or site give whole customers or sites.
+            Rows to train on. If you give no calibration rows, `calibration_size` of these are drawn at random and set
+            aside. A random draw is right only if rows are exchangeable. If they are in time order, give the latest ones
+            as calibration rows. If there are several rows per customer or site, give whole customers or sites.
         X_calibration, y_calibration : table and array, optional
-            Calibration rows, which the model must not have seen.
+            Calibration rows. The model must not have seen them.
         **fit_params : optional
-            For the estimator's own fit: `sample_weight`, evaluation sets, callbacks. Arrays with a value per row are
-            split with the rows; calibration never uses weights. Where scikit-learn's metadata routing is enabled, they
-            go where they are requested.
+            Passed to the estimator's own fit: `sample_weight`, evaluation sets, callbacks. Arrays with one value per
+            row are split with the rows. Calibration never uses weights. If scikit-learn's metadata routing is enabled,
+            each parameter goes where it is requested.
 
         Returns
         -------
@@ -474,29 +473,29 @@ class ICQR(IntervalRegressor):
         self.partition_ = partition
         self.n_groups_ = _count_groups(partition, train, calibration)
 
-        # Some rows, from which the groups are put into words when somebody asks (`groups_`).
+        # Keep some rows: the groups are put into words from them when you first ask for `groups_`.
         grouped = calibration if _data_of(partition) == "calibration" else train
         described = grouped.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seeds.partition).X
         labels = self._groups_of(described)
         self.described_ = partial(describe_partition, partition, described, labels, self.n_groups_, weights)
 
-        # Part 4: keep the calibration scores of each group. Its offset, the score of rank ceil((n + 1) coverage), is
-        # taken from them when a coverage is asked for (calibration.py, `_offsets_at`).
+        # Part 4: keep each group's calibration scores. The offset is the score of rank ceil((n + 1) coverage), looked
+        # up for the coverage that you ask for (calibration.py, `_offsets_at`).
         learned_from = {_data_of(partition)} | ({_data_of(self.importance)} if weights is not None else set())
         return self._calibrate(calibration, APPROXIMATE if "calibration" in learned_from else GROUPWISE)
 
     def _weigh_columns(self, train: Rows, calibration: Rows, seed: int) -> FloatArray:
         """Return each column's share of the permutation importance, and warn of columns that leak the target."""
-        # For "auto" the weights only make one candidate of several.
+        # With "auto" the weights shape only one of several candidates, so a rough estimate will do.
         default = PermutationImportance(n_repeats=2, max_rows=2000) if self._is_auto() else PermutationImportance()
         importance = self.importance or default
         rows = calibration if _data_of(importance) == "calibration" else train
         self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
-        # Only a warning: nothing is learned from these calibration rows.
+        # The alarm only warns: nothing is learned from these calibration rows, so the promise holds.
         unseen = calibration.sample(MOST_UNSEEN, seed)
         bounds, _ = self._bounds(unseen.X)
         leak_alarm(self.importances_, unseen.y, median=bounds[:, 1])
-        # I_j over their sum: K-means does not depend on a common factor.
+        # The shares, I_j over their sum, serve as well as I_j: a common factor does not change K-means.
         return self.importances_["share"].to_numpy()
 
     def _fit_partition(
@@ -508,7 +507,7 @@ class ICQR(IntervalRegressor):
         seed: int,
         params: dict[str, Any],
     ) -> Any:
-        """Learn the groups from the rows that the partition asks for: training rows, unless it says otherwise."""
+        """Fit the partition on the rows that it asks for: training rows, unless it says otherwise."""
         no_bounds = np.empty((len(train), 0))
         if self._is_auto():
             can_choose = group_numbers(len(train), len(calibration), self.coverage, self.symmetric)
@@ -523,25 +522,25 @@ class ICQR(IntervalRegressor):
             return partition.fit(
                 train.X, train.y, bounds, weights=weights, random_state=seed, scores=scores, coverage=self.coverage
             )
-        if isinstance(partition, GroupPartition):  # nothing is learned: calibration rows may name groups too
+        if isinstance(partition, GroupPartition):  # it learns nothing from y, so calibration rows may add groups
             if isinstance(train.X, pd.DataFrame):
-                both: Table = pd.concat([train.X, pd.DataFrame(calibration.X)])
+                all_rows: Table = pd.concat([train.X, pd.DataFrame(calibration.X)])
             else:
-                both = np.concatenate([train.X, calibration.X])
-            return partition.fit(both, np.empty(0), no_bounds)
+                all_rows = np.concatenate([train.X, calibration.X])
+            return partition.fit(all_rows, np.empty(0), no_bounds)
         rows = calibration if _data_of(partition) == "calibration" else train
         options: dict[str, Any] = {"weights": weights, "random_state": seed}
         if isinstance(partition, KMeansPartition):
-            options["reference"] = train.X  # scaling is that of the training rows, whichever rows are clustered
+            options["reference"] = train.X  # training rows set the scale, whichever rows are clustered
         bounds = self.model_.predict(rows.X) if getattr(partition, "needs_bounds", True) else no_bounds
         return partition.fit(rows.X, rows.y, bounds, **options)
 
     def _out_of_fold_bounds(self, train: Rows, seed: int, params: dict[str, Any]) -> FloatArray:
-        """Return (n, 3) bounds of the training rows by models that have not seen them."""
+        """Return (n, 3) bounds of the training rows, each from a model that has not seen the row."""
         if is_prefit(self.estimator):
             return self._bounds(train.X)[0]
         fitted = self.model_.models_[0]
-        if isinstance(fitted, ResidualQuantiles):  # has made them for itself
+        if isinstance(fitted, ResidualQuantiles):  # it has cross-fitted already
             quantiles = fitted.out_of_fold_
         else:
             model = clone(self.model_).set_params(n_jobs=None)
@@ -570,7 +569,7 @@ class ICQR(IntervalRegressor):
                 part.check_parameters()
 
     def _check_columns_can_group(self, train: Rows, calibration: Rows) -> None:
-        """Raise before the model is fitted what grouping the rows would raise after."""
+        """Check the columns before the model is fitted, so that grouping the rows does not fail after it."""
         if self.partition is None or self._is_auto() or isinstance(self.partition, KMeansPartition):
             with naming("calibration rows"):
                 Features(train.X).transform(calibration.X)
@@ -582,7 +581,7 @@ class ICQR(IntervalRegressor):
 
 
 def _put_into_one_group(method: IntervalRegressor, train: Rows) -> None:
-    """Judge every row with all others, as methods without groups do."""
+    """Put all rows into one group, for the methods that have no groups."""
     method.partition_ = WholePartition().fit(train.X, train.y, np.empty((0, 0)))
     method.n_groups_ = 1
     method.described_ = describe_groups(train.X, np.zeros(len(train), dtype=np.intp), 1)
@@ -590,12 +589,12 @@ def _put_into_one_group(method: IntervalRegressor, train: Rows) -> None:
 
 def _data_of(part: Any) -> str:
     """Return which rows a partition or importance is learned from: "train" or "calibration"."""
-    data = getattr(part, "data", None)  # of the user's own partition it may be anything
+    data = getattr(part, "data", None)  # a user's own partition may hold anything under this name
     return "calibration" if isinstance(data, str) and data == "calibration" else "train"
 
 
 def _count_groups(partition: Any, *parts: Rows) -> int:
-    """Return the number of groups, as the partition says or as its labels of these rows show."""
+    """Return the number of groups: the partition's own, or else what its labels of these rows show."""
     if hasattr(partition, "n_groups_"):
         return int(partition.n_groups_)
     return 1 + max(int(check_labels(partition.assign(rows.X), len(rows)).max(initial=0)) for rows in parts)
