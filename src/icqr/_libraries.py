@@ -1,4 +1,4 @@
-"""ONE table of model libraries: how each is asked for quantiles, how it takes categories and column names.
+"""ONE table of model libraries: how to ask each for quantiles, and how it takes categories and column names.
 
 To add a library, add a row to `LIBRARIES` and a model of it to the list in `tests/test_quantiles.py`.
 """
@@ -24,43 +24,43 @@ from icqr._tables import Features, FloatArray, IntArray, Table, as_table
 
 Levels: TypeAlias = Sequence[float]
 
-#: Parameters that say in y's own unit where a model starts: such a model must see y as it is.
+#: Parameters that set a model's starting point in y's own unit. Such a model must see y as it is.
 _STARTING_POINTS = {"base_score", "init_score", "base_margin"}
-#: Objectives of a mean, which can be learned of a centred y too.
+#: Objectives of a mean that can also be learned from a centred y.
 _SQUARED = (None, "reg:squarederror", "regression", "RMSE", "squared_error")
 
 
 @dataclass(frozen=True)
 class Library:
-    """What must be known of a model library.
+    """What icqr must know about a model library.
 
     Parameters
     ----------
     name : str
-        The class that its models derive from, with its package: "lightgbm.LGBMModel". Empty: any other model.
+        The base class of its models, with its package: "lightgbm.LGBMModel". Empty for any other model.
     levels : callable, optional
         ``levels((0.05, 0.5))`` returns the parameters that make a model predict these quantile levels.
     joint : bool
-        One model predicts all levels; otherwise one model is fitted per level.
+        Whether one model predicts all levels. Otherwise one model is fitted per level.
     predict : callable
-        ``predict(model, X, levels)`` asks the fitted model.
+        ``predict(model, X, levels)`` returns the fitted model's predictions.
     categories : {"one-hot", "native", "text", "raw"}
-        How it takes categorical columns: not at all, as pandas categoricals, as text named by `categorical`; or "raw":
-        the model gets the rows as the user gave them.
+        How it takes categorical columns: not at all ("one-hot"), as pandas categoricals ("native"), or as text columns
+        named by `categorical` ("text"). With "raw" the model gets the rows as the user gave them.
     categorical : str, optional
         The parameter that names the categorical columns.
     max_categories : str, optional
         The parameter that limits a column's number of categories.
     forbidden : str
-        Characters that it refuses (or replaces) in column names.
+        Characters that it refuses or replaces in column names.
     settings : dict
         Parameters that every model of the library gets.
     defaults : dict
-        Parameters that a model gets unless the user has set them; each key lists the spellings the library knows.
+        Parameters that a model gets unless the user has set them. Each key lists the library's spellings of one.
     objective : tuple of str
         The parameters by which a user chooses what a model of the mean minimises; see `target_scale`.
     unit_free : bool
-        No other parameter of a model of the mean has y's unit.
+        Whether all other parameters of a model of the mean are free of y's unit.
     """
 
     name: str = ""
@@ -136,7 +136,7 @@ def class_names(estimator: Any) -> list[str]:
 
 
 def find_library(core: Any) -> Library:
-    """Return the model's row of the table; of a model that is not in it, how it takes its rows.
+    """Return the model's row of the table, or for a model that is not in it, a row that says how it takes its rows.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def find_library(core: Any) -> Library:
     for library in LIBRARIES:
         if library.name in names:
             return library
-    # An object of the user's own, or fitted already, knows what it was made for.
+    # A user's own object or a fitted model gets the rows as they are: they are what it was made for.
     if isinstance(core, FrozenEstimator) or not hasattr(core, "__sklearn_tags__"):
         return Library(categories="raw")
     tags = get_tags(core).input_tags
@@ -159,7 +159,7 @@ def find_library(core: Any) -> Library:
 
 
 def find_quantile_library(core: Any, level_parameter: str | None = None) -> Library:
-    """Return how a model is asked for quantiles, or say which models can be.
+    """Return how to ask a model for quantiles, or raise an error that lists the models that can predict them.
 
     Examples
     --------
@@ -173,10 +173,10 @@ def find_quantile_library(core: Any, level_parameter: str | None = None) -> Libr
     if library.levels is not None:
         return library
     if hasattr(core, "predict_quantiles"):
-        # A model that has a parameter for the levels, as QuantileNetwork, is told them; a fitted one has its own.
-        is_told = hasattr(core, "fit") and "levels" in getattr(core, "get_params", dict)()
+        # A model with a parameter `levels`, such as QuantileNetwork, gets them there. A fitted one keeps its own.
+        takes_levels = hasattr(core, "fit") and "levels" in getattr(core, "get_params", dict)()
         return Library(
-            levels=lambda levels: {"levels": tuple(levels)} if is_told and not is_fitted_already(core) else {},
+            levels=lambda levels: {"levels": tuple(levels)} if takes_levels and not is_fitted_already(core) else {},
             joint=True,
             predict=lambda model, X, levels: model.predict_quantiles(X, levels),
         )
@@ -191,7 +191,7 @@ def find_quantile_library(core: Any, level_parameter: str | None = None) -> Libr
 
 
 def is_fitted_already(estimator: Any) -> bool:
-    """Return whether fitting leaves this model as it is: it is frozen, prefit, or has no `fit`."""
+    """Return whether this model must not be fitted again: it is frozen, prefit, or has no `fit`."""
     frozen = isinstance(estimator, FrozenEstimator) or getattr(estimator, "is_prefit", False)
     return frozen or not hasattr(estimator, "fit")
 
@@ -204,7 +204,7 @@ class Core(NamedTuple):
 
     prefix: str  # of its parameters
     model: Any
-    step_prefix: str | None  # of its fit parameters; None where there is no pipeline
+    step_prefix: str | None  # of its fit parameters; None without a pipeline
     transforms_target: bool
 
     @property
@@ -214,7 +214,7 @@ class Core(NamedTuple):
 
     @property
     def prepares_rows(self) -> bool:
-        """Whether rows are brought into a form that the model takes; pipelines and others get them as they came."""
+        """Whether we encode the rows for the model; a pipeline, or a "raw" model, gets them as they are."""
         return self.step_prefix is None and self.library.categories != "raw"
 
 
@@ -240,9 +240,9 @@ def core_of(estimator: Any) -> Core:
 
 
 def copied(estimator: Any) -> Any:
-    """Return an unfitted copy of an estimator; of any other object, a copy as it is."""
+    """Return an unfitted copy of an estimator, or a plain copy of any other object."""
     parts = {"": estimator, **(estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {})}
-    # CatBoost copies a list that it was given, and scikit-learn then refuses to clone it: tuples in place of lists.
+    # CatBoost copies the lists that it is given, so scikit-learn refuses to clone it. Tuples don't have this problem.
     rebuilt = {}
     for name, part in parts.items():
         inside_frozen = isinstance(parts.get(name.rpartition("__")[0]), FrozenEstimator)
@@ -259,7 +259,7 @@ def copied(estimator: Any) -> Any:
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """Return a copy of an estimator with each `random_state` that is None set, nested ones included."""
+    """Return a copy of an estimator in which every `random_state` of None is set, nested ones included."""
     estimator = copied(estimator)
     if isinstance(estimator, FrozenEstimator) or not hasattr(estimator, "get_params"):
         return estimator
@@ -275,9 +275,9 @@ def seeded(estimator: Any, seed: int) -> Any:
 
 
 class Encoder:
-    """Brings rows into the form that a model takes, the same for training and new rows.
+    """Turns rows into the form that a model takes, in the same way for training and new rows.
 
-    A pipeline gets the rows as they came: preparing them is its own first steps' work.
+    A pipeline gets the rows as they are: its own first steps prepare them.
 
     Parameters
     ----------
@@ -301,12 +301,12 @@ class Encoder:
             self.features = Features(X, max_categories=getattr(core.model, library.max_categories or "", None))
             self.is_one_hot = library.categories == "one-hot" and bool(self.features.categories)
         names = (self.features.names if self.features else None) or []
-        # LightGBM takes a number for a position, and "a b" for "a_b".
+        # LightGBM reads a number as a position, and "a b" as "a_b".
         allowed = [name for name in names if isinstance(name, str) and set(library.forbidden).isdisjoint(name)]
         self.keeps_names = not library.forbidden or len({name.replace(" ", "_") for name in allowed}) == len(names)
 
     def encode(self, X: Table) -> Any:
-        """Return the rows as the model takes them."""
+        """Return the rows in the form that the model takes."""
         if self.features is None:
             return X
         if self.is_one_hot:
@@ -319,34 +319,34 @@ class Encoder:
             if self.categories == "text":
                 texts = np.array([*map(str, categories), ""], dtype=object)
                 rows[name] = pd.Series(texts[codes], index=rows.index, dtype=object)
-            else:  # whole numbers for categories: no library refuses these
+            else:  # whole numbers as categories, which every library accepts
                 encoded = pd.Categorical.from_codes(codes, categories=pd.RangeIndex(len(categories)))
                 rows[name] = pd.Series(encoded, index=rows.index)
         return rows if self.keeps_names else rows.set_axis([f"f{j}" for j in range(rows.shape[1])], axis=1)
 
     def positions(self, column: int) -> IntArray:
-        """Return the positions that a column of X has after encoding."""
+        """Return where a column of X is after encoding: one position, or several if it is one-hot."""
         if self.features is None or not self.is_one_hot:
             return np.array([column])
         return np.flatnonzero(self.features.origins == column)
 
     def settings(self, estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the library's own and these parameters, addressed to the model inside the estimator."""
+        """Return these settings and the library's own, under names that reach the model inside the estimator."""
         core = core_of(estimator)
         library = core.library
         params = core.model.get_params() if library.defaults or library.categorical else {}
-        own = {**library.settings}
-        own |= {
+        added = {**library.settings}
+        added |= {
             spellings[0]: value
             for spellings, value in library.defaults.items()
             if all(params.get(spelling) is None for spelling in spellings)
         }
         if library.categorical is not None and self.features is not None and self.features.categories:
-            # Encoded columns have the type that a library looks for, or are told by position (a tuple, see `copied`).
-            own[library.categorical] = "from_dtype" if library.categories == "native" else self._categorical_places()
+            # The library knows categories by the type of encoded columns, or by positions (a tuple, see `copied`).
+            added[library.categorical] = "from_dtype" if library.categories == "native" else self._categorical_places()
         # CatBoost prefers `objective` to `loss_function` where it has both.
         renamed = {"loss_function": "objective"} if "objective" in params else {}
-        return {core.prefix + renamed.get(key, key): value for key, value in {**own, **settings}.items()}
+        return {core.prefix + renamed.get(key, key): value for key, value in {**added, **settings}.items()}
 
     def _categorical_places(self) -> tuple[int, ...]:
         if self.features is None:
@@ -356,9 +356,9 @@ class Encoder:
     def fit_params(
         self, estimator: Any, params: Mapping[str, Any], scaled: Callable[[Any], Any] = lambda y: y
     ) -> dict[str, Any]:
-        """Return fit parameters with evaluation rows encoded like training rows, addressed to the model.
+        """Return fit parameters under names that reach the model, with evaluation rows encoded like training rows.
 
-        Evaluation targets go through `scaled`, as the training target does.
+        `scaled` transforms evaluation targets like the training target.
         """
         params = dict(params)
         if isinstance(params.get("eval_set"), tuple | list):
@@ -377,7 +377,7 @@ class Encoder:
         return params
 
     def _join_categories(self, params: dict[str, Any]) -> None:
-        """Join the columns that the user names as categories with the text columns, which are so anyway."""
+        """Add the text columns to those that the user names as categories: text columns are always categories."""
         names = self.features.names if self.features else None
         if isinstance(params.get("categorical_feature"), list | tuple) and names is not None:  # LightGBM's
             named = _places(params["categorical_feature"], names, "categorical_feature")
@@ -393,7 +393,7 @@ class Encoder:
 
 
 def _places(columns: Any, names: list[Any], parameter: str) -> list[int]:
-    """Return the positions of columns that a library's parameter names, numbers by position or marks by True."""
+    """Return the positions of the columns that a library's parameter gives: by name, by number, or marked by True."""
     columns = list(columns)
     if len(columns) == len(names) and all(isinstance(mark, bool | np.bool_) for mark in columns):
         return np.flatnonzero(columns).tolist()
@@ -413,7 +413,7 @@ def _places(columns: Any, names: list[Any], parameter: str) -> list[int]:
 class TargetScale:
     """y as libraries see it: centred at its median, in units of a power of two near its spread.
 
-    No library then meets numbers that it can't work with, and those that store 32-bit floats lose no digits.
+    This spares libraries numbers too large or too small to work with, and those with 32-bit floats lose no digits.
     """
 
     centre: float = 0.0
@@ -421,20 +421,20 @@ class TargetScale:
 
     @classmethod
     def of(cls, y: FloatArray) -> TargetScale:
-        """Learn median and spread.
+        """Learn the median and the spread of y.
 
         Examples
         --------
         >>> TargetScale.of(np.array([1e9, 1e9 + 3, 1e9 + 5]))
         TargetScale(centre=1000000003.0, unit=1.0)
         """
-        largest = _power_of_two(float(np.max(np.abs(y))))  # first in this unit: differences then can't overflow
+        largest = _power_of_two(float(np.max(np.abs(y))))  # in units of this, differences can't overflow
         centre = float(np.median(y / largest))
         spread = float(np.mean(np.abs(y / largest - centre)))
         return cls(centre * largest, _power_of_two(spread) * largest)
 
     def scaled(self, y: Any) -> FloatArray:
-        """Return targets as the library sees them."""
+        """Return targets in the form that the library sees."""
         return np.asarray(y, dtype=np.float64) / self.unit - self.centre / self.unit
 
     def unscaled(self, predicted: FloatArray) -> FloatArray:
@@ -449,10 +449,10 @@ def _power_of_two(size: float) -> float:
 def target_scale(estimator: Any, y: FloatArray, fit_params: Mapping[str, Any], of_mean: bool = False) -> TargetScale:
     """Return how y is normalised before a library sees it (the paper's Algorithm 3 asks for normalised sets).
 
-    Quantile models of the libraries known here learn y centred at its median, in units of its spread; what they learn
+    Quantile models of the libraries in the table learn y centred at its median, in units of its spread; what they learn
     does not depend on the unit. A model of the mean that minimises squares gets y centred, so that libraries with
-    32-bit floats lose no digits. It keeps y's unit where some parameter may have it, as LightGBM's `reg_alpha`. Models
-    that transform the target, are fitted already, are told where to start, or are not known here see y as it is.
+    32-bit floats lose no digits. It keeps y's unit if a parameter may be in that unit, as LightGBM's `reg_alpha` is.
+    Models see y as it is if they transform it, are fitted already, get a starting point, or are not in the table.
     """
     core = core_of(estimator)
     library = core.library
@@ -473,7 +473,7 @@ def target_scale(estimator: Any, y: FloatArray, fit_params: Mapping[str, Any], o
 
 
 def ask(model: Any, X: Any, levels: Levels, level_parameter: str | None) -> FloatArray:
-    """Return (n, levels) predictions: down through pipelines to the model, and back through target transformers."""
+    """Return a fitted model's (n, levels) predictions, also through pipelines and target transformers."""
     if isinstance(model, Pipeline):
         for _, step in model.steps[:-1]:
             X = X if step is None or step == "passthrough" else step.transform(X)
@@ -489,7 +489,7 @@ def ask(model: Any, X: Any, levels: Levels, level_parameter: str | None) -> Floa
 
 
 def check_increasing(model: Any, y: FloatArray) -> None:
-    """Refuse a transformation of the target that decreases anywhere: it would turn the levels around."""
+    """Raise if the target's transformation decreases anywhere: it would turn the levels around."""
     transformed = np.sort(y)[:, None]
     while isinstance(model, Pipeline | TransformedTargetRegressor):
         if isinstance(model, Pipeline):
@@ -507,7 +507,7 @@ def check_increasing(model: Any, y: FloatArray) -> None:
 
 def check_level_parameter(core: Any, name: str) -> None:
     """Raise unless the model has this parameter."""
-    # Asked by setting it, not by its name alone: LightGBM and CatBoost list only what was given.
+    # Try to set it: LightGBM and CatBoost list only the parameters that they were given.
     try:
         copied(core).set_params(**{name: 0.5})
     except (AttributeError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Bounds: any library's quantile model behind one face, fitted once for several levels and sorted per row."""
+"""Bounds: one interface to any library's quantile model, fitted for several levels and sorted in each row."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ MEDIAN = 0.5
 FOLDS = 5
 
 
-# -- The one face ----------------------------------------------------------------------------------------------------
+# -- One interface to all libraries ----------------------------------------------------------------------------------
 
 
 class QuantileModel(BaseEstimator):
-    """A quantile model: fit once for several levels, predict them as (n, levels), sorted in each row.
+    """A quantile model of any library: fits several levels, and predicts them as (n, levels), sorted in each row.
 
     Parameters
     ----------
     estimator : estimator, optional
-        The plain estimator, for example ``LGBMRegressor(n_estimators=300)``; objective and levels are set here. By
-        default scikit-learn's HistGradientBoostingRegressor. ``FrozenEstimator(model)`` of a fitted `QuantileModel` is
-        used as it is.
+        A plain estimator, for example ``LGBMRegressor(n_estimators=300)``; `fit` sets its objective and levels. By
+        default scikit-learn's HistGradientBoostingRegressor. ``FrozenEstimator(model)`` around a fitted `QuantileModel`
+        is not fitted again.
     level_parameter : str, optional
-        For an estimator not known here: the name of its parameter that holds the quantile level.
+        For a library that icqr does not know: the name of the parameter that sets the quantile level.
     n_jobs : int, optional
-        Levels fitted at the same time, for models that need one fit per level.
+        Number of levels to fit at the same time, for models that need one fit per level.
 
     Attributes
     ----------
@@ -63,9 +63,9 @@ class QuantileModel(BaseEstimator):
     models_ : list
         The fitted models: one for each level, or one for all of them.
     encoder_ : Encoder
-        How rows become what the models take.
+        Turns rows into what the models take.
     scale_ : TargetScale
-        How y becomes what the models learn; see `target_scale`.
+        Turns y into what the models learn; see `target_scale`.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class QuantileModel(BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, X: Table, y: FloatArray, levels: Levels, **fit_params: Any) -> Self:
-        """Fit the levels; `fit_params` go to the estimator's own fit."""
+        """Fit all levels; `fit_params` are passed to the estimator's own fit."""
         if _take_over(self):
             if self.levels_ != check_levels(levels):
                 raise ValueError(
@@ -95,7 +95,7 @@ class QuantileModel(BaseEstimator):
         rows, target = self.encoder_.encode(X), self.scale_.scaled(y)
         params = self.encoder_.fit_params(estimator, fit_params, self.scale_.scaled)
 
-        # Models fitted at the same time share the cores; LightGBM would take all of them for each.
+        # Models fitted at the same time share the cores. Otherwise each LightGBM model would take all of them.
         at_once = min(effective_n_jobs(self.n_jobs), len(settings))
         core = core_of(estimator)
         threads = {}
@@ -105,7 +105,7 @@ class QuantileModel(BaseEstimator):
             delayed(fit_clone)(estimator, {**task, **threads}, rows, target, params) for task in settings
         )
         for model in self.models_ if threads else ():
-            model.set_params(**dict.fromkeys(threads))  # it may predict with all of them
+            model.set_params(**dict.fromkeys(threads))  # it may predict with all cores
 
         check_increasing(self.models_[0], y)
         return self
@@ -129,7 +129,7 @@ class QuantileModel(BaseEstimator):
         return [self.encoder_.settings(estimator, library.levels(task)) for task in tasks]
 
     def predict(self, X: Table, levels: Levels | None = None) -> FloatArray:
-        """Return the (n, levels) quantiles, sorted in each row, of all fitted levels or of some of them."""
+        """Return (n, levels) quantiles, sorted in each row, for all fitted levels or some of them."""
         unknown = [level for level in levels or () if level not in self.levels_]
         if unknown:
             raise ValueError(
@@ -139,19 +139,19 @@ class QuantileModel(BaseEstimator):
         return quantiles if levels is None else quantiles[:, [self.levels_.index(level) for level in levels]]
 
     def predict_sorted(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return the sorted quantiles, and which rows were not in order before."""
+        """Return the sorted quantiles, and which rows had to be sorted."""
         X = as_table(X)
-        # A block at a time, so that rows as the models take them are never all in memory.
+        # One block at a time, so that the encoded rows are never all in memory.
         parts = [self.predict_encoded(self.encoder_.encode(take_rows(X, block))) for block in blocks(len(X))]
         quantiles, crossed = zip(*parts, strict=True)
         return np.concatenate(quantiles), np.concatenate(crossed)
 
     def predict_encoded(self, rows: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Do the same for rows in the form that the models take."""
+        """Return the same as `predict_sorted`, for encoded rows."""
         tasks = [self.levels_] if len(self.models_) == 1 else [(level,) for level in self.levels_]
-        asked = zip(self.models_, tasks, strict=True)
-        answers = [ask(model, rows, levels, self.level_parameter) for model, levels in asked]
-        quantiles = answers[0] if len(answers) == 1 else np.concatenate(answers, axis=1)
+        pairs = zip(self.models_, tasks, strict=True)
+        columns = [ask(model, rows, levels, self.level_parameter) for model, levels in pairs]
+        quantiles = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
         if quantiles.shape != (len(rows), len(self.levels_)):
             raise ValueError(
                 f"the quantile model must predict shape {(len(rows), len(self.levels_))} for levels {self.levels_}, "
@@ -171,7 +171,7 @@ class QuantileModel(BaseEstimator):
 def fit_quantiles(
     estimator: Any, rows: Rows, levels: Levels, seed: int, n_jobs: int | None, fit_params: Mapping[str, Any]
 ) -> QuantileModel:
-    """Fit any estimator as a quantile model; where it leaves seed and jobs open, it gets these.
+    """Fit any estimator as a quantile model, with this seed and `n_jobs` unless it has its own.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def _quantile_model(estimator: Any, seed: int) -> QuantileModel:
 
 
 class PointModel(BaseEstimator):
-    """Any regressor, with rows encoded as its library takes them.
+    """A regressor of any library: gets rows in the form that the library takes.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class PointModel(BaseEstimator):
         self.estimator = estimator
 
     def fit(self, X: Table, y: FloatArray, **fit_params: Any) -> Self:
-        """Fit the regressor; `fit_params` go to its own fit."""
+        """Fit the regressor; `fit_params` are passed to its own fit."""
         if _take_over(self):
             return self
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
@@ -240,7 +240,7 @@ class PointModel(BaseEstimator):
 
 
 def check_levels(levels: Levels) -> tuple[float, ...]:
-    """Return quantile levels as floats, or say what is wrong with them.
+    """Check quantile levels, and return them as floats.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def check_levels(levels: Levels) -> tuple[float, ...]:
 
 
 def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, params: dict[str, Any]) -> Any:
-    """Fit a copy of an estimator with these settings; an object without `fit` is used as it is."""
+    """Fit a copy of an estimator with these settings; return an object without `fit` as it is."""
     if not hasattr(estimator, "fit"):
         return estimator
     model = copied(estimator)
@@ -267,7 +267,7 @@ def fit_clone(estimator: Any, settings: dict[str, Any], X: Any, y: FloatArray, p
 
 
 def bare(estimator: Any) -> Any:
-    """Return the estimator itself: that of a `QuantileModel`, and the default in place of None.
+    """Return the estimator that a `QuantileModel` holds, or the estimator itself; in place of None, the default.
 
     Examples
     --------
@@ -279,12 +279,12 @@ def bare(estimator: Any) -> Any:
 
 
 def is_prefit(estimator: Any) -> bool:
-    """Return whether fitting leaves this model as it is."""
+    """Return whether this model is fitted already, so that `fit` leaves it as it is."""
     return is_fitted_already(bare(estimator))
 
 
 def _take_over(model: Any) -> bool:
-    """Take over all that a fitted model of the same class has learned, if a FrozenEstimator holds one."""
+    """Copy what a fitted model has learned, if a FrozenEstimator holds one of the same class; return whether it did."""
     fitted = model.estimator.estimator if isinstance(model.estimator, FrozenEstimator) else None
     if not isinstance(fitted, type(model)):
         return False
@@ -297,28 +297,28 @@ def _take_over(model: Any) -> bool:
 
 
 class PrefitQuantiles(BaseEstimator):
-    """Fitted models for given levels, behind `predict_quantiles`; made by `prefit`.
+    """Fitted models, one for each level, with one `predict_quantiles`; made by `prefit`.
 
     Parameters
     ----------
     models : tuple
-        Fitted estimators or callables, as FrozenEstimator, so that cloning keeps them; in the order of `levels`.
+        Fitted estimators or callables, in the order of `levels`, each in a FrozenEstimator so that cloning keeps it.
     levels : tuple of float
-        The level that each of them predicts.
+        The level that each model predicts.
     """
 
-    is_prefit = True  # fitting leaves it as it is
+    is_prefit = True  # `fit` leaves it as it is
 
     def __init__(self, models: tuple[Any, ...], levels: tuple[float, ...]) -> None:
         self.models = models
         self.levels = levels
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Do nothing: the models are fitted."""
+        """Do nothing: the models are fitted already."""
         return self
 
     def predict_quantiles(self, X: Any, levels: Levels) -> FloatArray:
-        """Return (n, levels) predictions of the models of these levels."""
+        """Return (n, levels) predictions, each column by the model of its level."""
         columns = []
         for level in levels:
             model = self.models[self._index(level)].estimator
@@ -328,7 +328,7 @@ class PrefitQuantiles(BaseEstimator):
         return np.concatenate(columns, axis=1)
 
     def __sklearn_tags__(self) -> Any:
-        # The models get the rows as they came: they were made for them.
+        # The models get the rows as the user gives them, which is the form they were fitted on.
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
@@ -339,17 +339,17 @@ class PrefitQuantiles(BaseEstimator):
             self._index(level)
 
     def _index(self, level: float) -> int:
-        near = np.flatnonzero(np.isclose(self.levels, level, rtol=0, atol=1e-9))
-        if len(near) == 0:
+        matches = np.flatnonzero(np.isclose(self.levels, level, rtol=0, atol=1e-9))
+        if len(matches) == 0:
             raise ValueError(
                 f"the coverage and side asked for need a model of level {level:g}, but the fitted models have levels "
                 f"{tuple(self.levels)}. Give a model of that level, or ask for the coverage the models were fitted for."
             )
-        return int(near[0])
+        return int(matches[0])
 
 
 def _check_order(model: Any, X: Any) -> None:
-    """Raise if rows have the model's columns in another order, which LightGBM would not notice."""
+    """Raise if X has the model's columns in another order, which LightGBM would not notice."""
     known = np.asarray(getattr(model, "feature_names_in_", ()), dtype=object).tolist()
     names = np.asarray(getattr(X, "columns", ()), dtype=object).tolist()
     if known != names and sorted(map(str, known)) == sorted(map(str, names)):
@@ -362,11 +362,11 @@ def _check_order(model: Any, X: Any) -> None:
 def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: Levels) -> PrefitQuantiles:
     """Use models that are fitted already as a quantile model.
 
-    The rows given to ``fit`` of a method are then taken as rows that the models have not seen: `ICQR` uses one part for
-    the partition and the rest for calibration, `CQR` calibrates on all (on `calibration_size` of them with a scaled
-    conformity score, whose scale is learned from the others). **Don't give the rows the models were trained on**: their
-    scores are too small, and the intervals would be too narrow. (`Naive` takes a fitted regressor as scikit-learn's
-    ``FrozenEstimator(model)``.)
+    Give a method's ``fit`` rows that the models have not seen. `ICQR` uses one part of them for the partition and the
+    rest for calibration. `CQR` calibrates on all of them, or with a scaled conformity score on `calibration_size` of
+    them: it learns the scale from the others. **Don't give the rows the models were trained on**: their scores are too
+    small, and the intervals would be too narrow. `Naive` takes a fitted regressor as scikit-learn's
+    ``FrozenEstimator(model)`` instead.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: 
         Models of the lower bound, the median and the upper bound. A one-sided interval needs its own bound and the
         median.
     levels : sequence of float
-        The level of each model given, in the order lower, median, upper. They are checked against the coverage.
+        The level of each model, in the order lower, median, upper. The method checks them against its coverage.
 
     Examples
     --------
@@ -407,44 +407,44 @@ def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: 
 
 
 class ResidualQuantiles(RegressorMixin, BaseEstimator):
-    """Quantiles in two stages: the median first, then the quantiles of what it leaves.
+    """Quantiles in two stages: first the median, then the quantiles of the residuals.
 
-    1. The rows are cut into five folds at random. A model of the median is fitted without each fold, and predicts it:
-       so each training row has a median from a model that has not seen it.
-    2. On the same folds, models of the other levels learn the residuals, ``y - median``, from the columns and the
-       median.
-    3. A new row's median is the mean over five models, and so are the residual's quantiles, which are added to it.
+    1. Cut the rows into five folds at random. For each fold, fit a model of the median on the other folds, and predict
+       the fold. So each training row gets its median from a model that has not seen it.
+    2. On the same folds, fit models of the other levels to the residuals, ``y - median``. They learn from the columns
+       and the median.
+    3. For a new row, average the five models' medians and their residual quantiles, and add the two.
 
-    So the spread is learned from residuals as new rows have them, not from those of a model that knows its rows. The
-    price: five fits on 4/5 of the rows, about 4 times the time of one quantile model (8 times for a library that fits
-    all levels at once), and 5 times as many models to ask. The out-of-fold quantiles that `ICQR` needs for
-    ``partition="auto"`` and `ScorePartition` are then there already, and cost no more fits. Permutation importance is
-    that of the median: what a column does to the residual's quantiles alone doesn't count.
+    The spread is learned from residuals like those of new rows; a model's residuals on rows that it knows are too
+    small. The price is five fits on 4/5 of the rows, which take about 4 times as long as one quantile model (8 times
+    for a library that fits all levels at once), and 5 times as many models to predict with. In return, the out-of-fold
+    quantiles that `ICQR` needs for ``partition="auto"`` and `ScorePartition` cost no more fits. Permutation importance
+    is that of the median: a column's effect on the residual quantiles alone doesn't count.
 
-    Use it where a quantile model is asked for: ``ICQR(ResidualQuantiles(LGBMRegressor()))``. To transform the target,
-    put a TransformedTargetRegressor around it, not inside: residuals may be negative. (Out-of-fold quantiles then cost
-    five more fits of the whole, as for any other model.)
+    You can use it wherever you would use a quantile model: ``ICQR(ResidualQuantiles(LGBMRegressor()))``. To transform
+    the target, put a TransformedTargetRegressor around it, not inside, because residuals may be negative. Out-of-fold
+    quantiles then cost five more fits of the whole, as for any other model.
 
     Parameters
     ----------
     estimator : estimator, optional
-        What `QuantileModel` takes, or a `QuantileModel`. By default scikit-learn's HistGradientBoostingRegressor.
+        Anything that `QuantileModel` takes, or a `QuantileModel`. By default HistGradientBoostingRegressor.
     levels : sequence of float, default=(0.05, 0.5, 0.95)
-        The levels to predict; inside a method that method sets them.
+        The levels to predict. Inside a method such as `ICQR`, the method sets them.
     random_state : int, RandomState or None
-        Seed of the folds, and of models whose own is None.
+        Seed for the folds, and for models that have no seed of their own.
     n_jobs : int, optional
-        Folds fitted at the same time; the result is the same.
+        Number of folds to fit at the same time. The result stays the same.
 
     Attributes
     ----------
     medians_ : list of QuantileModel
         The models of the median, one for each fold.
     residuals_ : list of QuantileModel
-        The models of the residuals' quantiles, one for each fold; none if the median is the only level.
+        The models of the residuals' quantiles, one for each fold; empty if the median is the only level.
     out_of_fold_ : array of shape (n, levels)
-        Each training row's quantiles by the models of the fold that it is in, which were fitted without it, sorted.
-        (What these learned as residuals are those of medians of the other folds, which had seen it.)
+        Each training row's sorted quantiles, by models that were fitted without its fold. One indirect trace remains:
+        the residual models learned from other folds' residuals, whose medians come from models that had seen this row.
 
     Examples
     --------
@@ -466,7 +466,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, X: Table, y: FloatArray, sample_weight: Any = None) -> Self:
-        """Fit both stages; of fit parameters only `sample_weight` has a meaning for both."""
+        """Fit both stages; `sample_weight` is the only fit parameter that makes sense for both."""
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
         check_levels(self.levels)
         validate_data(self, X, skip_check_array=True)
@@ -477,10 +477,10 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
             X = settle_kinds(X)
         params = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight, dtype=np.float64)}
 
-        # Stage 1: each row's median, by a model that has not seen the row.
+        # Stage 1: predict each row's median by a model that has not seen the row.
         self.medians_, predicted = cross_fit(model, X, y, (MEDIAN,), folds, params, self.n_jobs)
         median = predicted[:, 0]
-        # Stage 2: the quantiles of what it leaves, with the median as one more column.
+        # Stage 2: predict the residuals' quantiles, with the median as one more column.
         other_levels = [level for level in self.levels if level != MEDIAN]
         self.residuals_: list[QuantileModel] = []
         residual = np.empty((len(y), 0))
@@ -491,7 +491,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         return self
 
     def predict_quantiles(self, X: Table, levels: Levels | None = None) -> FloatArray:
-        """Return (n, levels) quantiles, not sorted, of all fitted levels or of some of them."""
+        """Return (n, levels) quantiles, not sorted, for all fitted levels or some of them."""
         check_is_fitted(self)
         X = as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
@@ -505,7 +505,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         return self._added(wanted, median, residual)
 
     def _added(self, levels: Levels, median: FloatArray, residual: FloatArray) -> FloatArray:
-        """Return quantiles from the median and, for the other levels, those of the residual."""
+        """Return the quantiles: the median, and at the other levels the median plus the residual's quantile."""
         quantiles = np.repeat(median[:, None], len(levels), axis=1)
         quantiles[:, [level != MEDIAN for level in levels]] += residual
         return quantiles
@@ -520,7 +520,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         return tuple(self.levels)
 
     def _check_base(self, model: QuantileModel, X: Table) -> None:
-        """Raise before any fit what can't be fitted in two stages, and what all rows tell about the columns."""
+        """Raise before any fit if the estimator can't be fitted in two stages, or if a column can't be used."""
         if is_prefit(model.estimator):
             raise ValueError(
                 "ResidualQuantiles fits its estimator on folds, and can't with one that is fitted already; give the "
@@ -537,21 +537,21 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Rows come as the user gave them: `QuantileModel` encodes them for the estimator.
+        # Any table is welcome: `QuantileModel` encodes the rows for the estimator.
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
 
 def _with_column(X: Table, median: FloatArray) -> Table:
-    """Add the median as the last column, under a name that no other column has."""
+    """Return the table with the median as its last column, under a name that no other column has."""
     if not isinstance(X, pd.DataFrame):
         return np.column_stack([X, median])
     name: Any = "predicted_median"
     if not all(isinstance(known, str) for known in X.columns):
-        name = X.shape[1]  # scikit-learn refuses names of which some are text
+        name = X.shape[1]  # scikit-learn refuses a mix of text and other names
     while name in X.columns:
         name += "_" if isinstance(name, str) else 1
-    # Not `assign`: pandas warns when a column is added to a table of more than 100 that were read one by one.
+    # Not `assign`: pandas warns if a table has more than 100 columns that were added one by one.
     return pd.concat([X, pd.Series(median, index=X.index)], axis=1).set_axis([*X.columns, name], axis=1)
 
 
@@ -564,22 +564,22 @@ def cross_fit(
     fit_params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
 ) -> tuple[list[Any], FloatArray]:
-    """Fit a quantile model without each of five random folds, and let it predict that fold.
+    """Fit a quantile model without each of five random folds, and predict that fold with it.
 
     Parameters
     ----------
     model : quantile model
-        With ``fit(X, y, levels)`` and ``predict(X)``, as `QuantileModel`; it is cloned.
+        A model with ``fit(X, y, levels)`` and ``predict(X)``, such as `QuantileModel`. It is cloned.
     X, y : table and array
         Rows to fit and predict.
     levels : sequence of float
         The levels.
     seed : int
-        Seed of the folds.
+        Seed for the folds.
     fit_params : dict, optional
-        For the model's fit; arrays with a value per row are split with the rows.
+        Passed to the model's fit. Arrays with one value per row are split with the rows.
     n_jobs : int, optional
-        Folds fitted at the same time; the result is the same.
+        Number of folds to fit at the same time. The result stays the same.
 
     Returns
     -------
@@ -600,7 +600,7 @@ def cross_fit(
         raise ValueError(f"rows to train on must be at least 2 to be cut into folds, got n_samples={n}; give more rows")
     order = np.random.default_rng(seed).permutation(n)
     folds = [np.sort(fold) for fold in np.array_split(order, min(FOLDS, n))]
-    # A checkpoint is for one set of rows: folds have none.
+    # A checkpoint belongs to one set of rows, so the folds' models must not share one.
     unfitted = clone(model)
     checkpoints = [name for name in unfitted.get_params(deep=True) if name.endswith("checkpoint")]
     if checkpoints:
