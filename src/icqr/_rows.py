@@ -19,7 +19,7 @@ from icqr._tables import FloatArray, IntArray, Table, draw_rows, take_rows
 
 @dataclass(frozen=True)
 class Rows:
-    """Features and targets of some rows, and where in the given table they stood."""
+    """Features and targets of some rows, and their positions in the user's table."""
 
     X: Table
     y: FloatArray
@@ -30,11 +30,11 @@ class Rows:
         return Rows(take_rows(self.X, index), self.y[index], self.index[index])
 
     def sample(self, most: int, seed: int) -> Rows:
-        """Return all rows, or at most so many of them, drawn at random."""
+        """Return all rows, or if there are more than `most`, that many drawn at random."""
         return self.take(draw_rows(len(self), most, np.random.default_rng(seed)))
 
     def split(self, calibration_size: float, seed: int) -> tuple[Rows, Rows]:
-        """Draw the rows to train on and the rows to calibrate with, at random, each in the order they came.
+        """Split the rows at random into training and calibration rows, each in the order in which they came.
 
         Examples
         --------
@@ -43,8 +43,8 @@ class Rows:
         (6, 3)
         """
         size = held_out_size(calibration_size, len(self))
-        first, second = train_test_split(np.arange(len(self)), test_size=size, random_state=seed)
-        return self.take(np.sort(first)), self.take(np.sort(second))
+        train, calibration = train_test_split(np.arange(len(self)), test_size=size, random_state=seed)
+        return self.take(np.sort(train)), self.take(np.sort(calibration))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -52,7 +52,7 @@ class Rows:
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Say in errors about some rows where these are.
+    """Begin the message of any error raised inside with `where`: the rows that it is about.
 
     Examples
     --------
@@ -70,9 +70,9 @@ def naming(where: str) -> Iterator[None]:
 
 
 def check_target(y: ArrayLike | None, n_rows: int, limits: tuple[float, float] = (-math.inf, math.inf)) -> FloatArray:
-    """Return y as a 1-D array of finite floats within the limits, or say which row is wrong.
+    """Check that y is finite and within the limits, and return it as a 1-D float array. Errors name the row.
 
-    Rows of X and y belong together by position; a pandas index plays no part.
+    X and y are matched by position; a pandas index plays no part.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def check_target(y: ArrayLike | None, n_rows: int, limits: tuple[float, float] =
         raise ValueError("Complex data not supported: y must hold real numbers")
     numbers: FloatArray
     if values.dtype.kind in "biuf":
-        numbers = values.astype(np.float64, copy=not values.flags.writeable)  # models may want to write
+        numbers = values.astype(np.float64, copy=not values.flags.writeable)  # models may write into it
     else:
         numbers = _numbers_of_objects(values)
     bad = np.flatnonzero(~np.isfinite(numbers))
@@ -108,11 +108,11 @@ def check_target(y: ArrayLike | None, n_rows: int, limits: tuple[float, float] =
 
 
 def _numbers_of_objects(values: NDArray[Any]) -> FloatArray:
-    """Return objects (None, Decimal, numbers) as floats, or say which row is no number."""
-    known = np.array([not isinstance(value, str | bytes) for value in values]) & (values.dtype.kind == "O")
+    """Return objects (None, Decimal, numbers) as floats. Errors name the row that is no number."""
+    not_text = np.array([not isinstance(value, str | bytes) for value in values]) & (values.dtype.kind == "O")
     try:
-        if not known.all():
-            row = int(np.argmin(known))
+        if not not_text.all():
+            row = int(np.argmin(not_text))
             raise TypeError(f"row {row} is {values[row]!r} ({type(values[row]).__name__})")
         return np.where(pd.isna(values), np.nan, values).astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -126,7 +126,7 @@ def target_name(y: object) -> str | None:
 
 
 def held_out_size(calibration_size: float, n: int) -> int:
-    """Return the number of `n` rows to set aside, or say why there is none.
+    """Return how many of `n` rows to set aside for calibration, or raise if `calibration_size` is not possible.
 
     Examples
     --------
@@ -151,14 +151,14 @@ def held_out_size(calibration_size: float, n: int) -> int:
 
 
 def check_weights(fit_params: Mapping[str, Any], n_rows: int) -> None:
-    """Raise if there is not one `sample_weight`, finite and not negative, for each row given to fit.
+    """Check that there is one `sample_weight` for each row given to fit, finite and not negative.
 
     Examples
     --------
     >>> check_weights({"sample_weight": [1.0, 2.0]}, 2)
     """
     for name, values in fit_params.items():
-        # Not those of evaluation sets (`eval_sample_weight`).
+        # Weights of evaluation sets (`eval_sample_weight`) belong to other rows.
         if values is None or not (name == "sample_weight" or name.endswith("__sample_weight")):
             continue
         if np.shape(values) != (n_rows,):

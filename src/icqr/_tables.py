@@ -1,7 +1,7 @@
 """What a user's table becomes: every check of X, kinds of columns, categories, missing values.
 
-pandas, polars and arrays come in. Models and partitions get a DataFrame whose columns are numbers or categories, or a
-float array. Whether a column holds numbers, categories or dates is decided by `column_kind`, and nowhere else.
+Users pass pandas, polars or arrays. Models and partitions get a DataFrame of numbers and categories, or a float array.
+Only `column_kind` decides whether a column holds numbers, categories or dates.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ IntArray: TypeAlias = NDArray[np.intp]
 Table: TypeAlias = pd.DataFrame | FloatArray
 Kind: TypeAlias = Literal["number", "category", "date"]
 
-#: Rows that are worked on at a time.
+#: Number of rows to work on at a time.
 ROWS_AT_ONCE = 2**16
-#: A column gets at most this many one-hot columns, for its most frequent categories: memory stays bounded.
+#: A column gets at most this many one-hot columns, for its most frequent categories, so that memory stays bounded.
 MOST_ONE_HOT = 255
 #: Larger tables are not copied.
 MOST_COPIED = 2**24
@@ -39,10 +39,10 @@ _NO_DATES = (
 
 
 def as_table(X: Any) -> Table:
-    """Return a pandas DataFrame for pandas and polars input and for arrays of objects, else a 2-D float array.
+    """Return a pandas DataFrame for pandas, polars and arrays of objects, and a 2-D float array for everything else.
 
-    Missing values are allowed. Complex numbers, sparse matrices, and tables without a row or a column are refused.
-    Infinite values and dates are refused too: in an array at once, in a DataFrame by `Features`.
+    Missing values are allowed. Complex numbers, sparse matrices, and tables without rows or columns are refused. So are
+    infinite values and dates: in an array at once, in a DataFrame by `Features`.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def as_table(X: Any) -> Table:
            [3., 4.]])
     """
     if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and 0 < X.size < 10_000 and np.isfinite(X).all():
-        return X  # a few rows, as a service predicts them: the checks below would take longer than the rest
+        return X  # a service predicts a few rows at a time: the checks below would take longer than predicting
     package = type(X).__module__.partition(".")[0]
     if package in ("dask", "dask_expr"):
         raise TypeError(
@@ -63,12 +63,12 @@ def as_table(X: Any) -> Table:
             raise TypeError(
                 f"X must be a polars DataFrame, got a polars {type(X).__name__}; call X.collect() or to_frame()"
             )
-        # Column by column: `to_pandas` would need pyarrow.
+        # Convert column by column: `to_pandas` would need pyarrow.
         X = pd.DataFrame({name: X.get_column(name).to_numpy() for name in X.columns})
     elif isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
         X = pd.DataFrame(X)
     if isinstance(X, pd.DataFrame):
-        # The words are scikit-learn's, which its estimator checks look for.
+        # scikit-learn's estimator checks look for this wording.
         for count, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
             if count == 0:
                 raise ValueError(f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
@@ -87,10 +87,10 @@ def as_table(X: Any) -> Table:
 
 
 def align(X: Table, columns: list[Any] | pd.Index[Any] | None) -> Table:
-    """Return new rows in the form of the training rows: with their column names, or (None) as an array of numbers.
+    """Return new rows in the form of the training rows: with their column names, or as an array if those are None.
 
-    Rows without names (an array, or columns numbered 0, 1, … where the training rows' are not numbered) get the names
-    by position.
+    Rows without names get the training rows' names by position. This is for arrays, and for columns numbered 0, 1, …
+    that were not numbered in training.
 
     Examples
     --------
@@ -126,12 +126,12 @@ def take_rows(X: Table, index: IntArray | slice) -> Table:
     array([[2.]])
     """
     if isinstance(index, slice) and index.start == 0 and index.stop >= len(X):
-        return X  # all of them, in one block: pandas takes its time for a slice
+        return X  # all rows: a slice of a pandas table takes time
     return X.iloc[index] if isinstance(X, pd.DataFrame) else X[index]
 
 
 def blocks(n_rows: int) -> list[slice]:
-    """Cut rows into blocks: what is computed for one at a time takes little memory, and stays in the cache.
+    """Cut rows into blocks, so that what is computed for one block takes little memory and stays in the cache.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def blocks(n_rows: int) -> list[slice]:
 
 
 def draw_rows(n: int, most: int | None, rng: np.random.Generator) -> IntArray:
-    """Return the positions of all n rows, or of at most `most` of them, drawn at random; in their order.
+    """Return the positions of all n rows, or of `most` rows drawn at random if there are more; in ascending order.
 
     Examples
     --------
@@ -156,9 +156,9 @@ def draw_rows(n: int, most: int | None, rng: np.random.Generator) -> IntArray:
 
 
 def column_kind(column: pd.Series[Any]) -> Kind:
-    """Return what a column holds: numbers (truth values too), categories (any text makes it so), or dates.
+    """Return what a column holds: numbers or truth values, categories (if any value is text), or dates.
 
-    Raises TypeError if a value is none of these.
+    Raise TypeError if a value is none of these.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def readable_columns(X: Table) -> list[int]:
 
 
 def is_mixed(column: pd.Series[Any]) -> bool:
-    """Return whether a column holds text, numbers, and nothing else."""
+    """Return whether a column holds both text and numbers, and nothing else."""
     if pd.api.types.infer_dtype(column, skipna=True) not in ("mixed", "mixed-integer"):
         return False
     known = column.dropna()
@@ -214,9 +214,9 @@ def is_mixed(column: pd.Series[Any]) -> bool:
 
 
 def settle_kinds(X: Table) -> Table:
-    """Return the table with columns of both text and numbers as categories.
+    """Return the table with each column of both text and numbers turned into categories.
 
-    Some rows of such a column may hold numbers only; taken alone, they would be a column of numbers.
+    Otherwise a part of the rows that happens to hold only numbers would be taken for a column of numbers.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def settle_kinds(X: Table) -> Table:
 
 
 def warn_about_text(X: Table) -> None:
-    """Warn about columns with text in which more than half of the values are different: no model learns from those."""
+    """Warn about text columns in which more than half of the values are different: no model learns from them."""
     if not isinstance(X, pd.DataFrame) or len(X) < 100:
         return
     for name, column in X.items():
@@ -265,7 +265,7 @@ def plain_numbers(X: pd.DataFrame) -> FloatArray | None:
 
 
 def as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column that held numbers in training as plain numbers, or say why it isn't one."""
+    """Return a column that held numbers in training as plain numbers, or raise if it no longer does."""
     if column.dtype.kind in ("m", "M"):
         raise ValueError(
             f"Column {column.name!r} held numbers in training and now holds dates or durations ({column.dtype}). Turn "
@@ -292,10 +292,10 @@ def as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def known_values(column: pd.Series[Any], categories: pd.Index[Any]) -> pd.Series[Any]:
-    """Return the values that are categories, a missing value for others.
+    """Return the values that are known categories, and a missing value in place of each other one.
 
-    A number and a text are the same if the text reads as that number, and no other category does: a file's column may
-    be read as either.
+    A number and a text match if the text reads as that number and no other category does, because a file reader may
+    return the same column as either.
 
     Examples
     --------
@@ -314,7 +314,7 @@ def known_values(column: pd.Series[Any], categories: pd.Index[Any]) -> pd.Series
 
 
 def _by_reading(categories: Iterable[Any]) -> dict[float | str, Any]:
-    """Return the categories by what they read as, without those that read the same."""
+    """Return a dict from reading to category, without categories that read the same as another."""
     by_reading: dict[float | str, list[Any]] = {}
     for category in categories:
         by_reading.setdefault(_reading(category), []).append(category)
@@ -322,7 +322,7 @@ def _by_reading(categories: Iterable[Any]) -> dict[float | str, Any]:
 
 
 def _reading(value: Any) -> float | str:
-    """Return the number that a value is or reads as ("1.0" reads as 1), else its text."""
+    """Return the number that a value reads as ("1.0" reads as 1), else its text."""
     try:
         return str(value) if isinstance(value, bool | np.bool_) else float(value)
     except (TypeError, ValueError):
@@ -332,10 +332,9 @@ def _reading(value: Any) -> float | str:
 class Features:
     """The columns of the training rows: their kinds, and the categories of text columns.
 
-    Text, object and categorical columns become pandas categoricals with the categories that the training rows hold;
-    other values become missing. Numbers, also nullable and boolean ones, become plain numbers. A column without any
-    known value in the training rows says nothing, and some models can't take it: it becomes zeros, whatever it holds
-    later.
+    Text, object and categorical columns become pandas categoricals with the categories of the training rows; other
+    values become missing. Numbers, including nullable and boolean ones, become plain numbers. A column that is all
+    missing in the training rows becomes zeros, whatever it holds later: it says nothing, and some models can't take it.
 
     Parameters
     ----------
@@ -357,7 +356,7 @@ class Features:
     def __init__(self, X: Table, max_categories: int | None = None) -> None:
         self.categories: dict[Any, pd.Index[Any]] = {}
         self.n_columns: int = X.shape[1]
-        # Of each column of the one-hot matrix: the column of X it comes from, and its category's code (-1: numbers).
+        # For each column of the one-hot matrix: the column of X it comes from, and its category's code (-1: numbers).
         self.origins, self.codes = np.arange(self.n_columns), np.full(self.n_columns, -1)
         self.names: list[Any] | None = list(X.columns) if isinstance(X, pd.DataFrame) else None
         if not isinstance(X, pd.DataFrame):
@@ -379,20 +378,20 @@ class Features:
                 continue
             column = X[name]
             if not isinstance(column.dtype, pd.CategoricalDtype):
-                # By way of objects: pandas fails on a dictionary of Arrow that has gaps.
+                # Convert to objects first: pandas fails on an Arrow dictionary that has gaps.
                 column = column.astype(object).astype("category")
             codes = column.cat.codes.to_numpy()
             counts = np.bincount(codes[codes >= 0], minlength=len(column.cat.categories))
-            kept = _most_frequent(counts, max_categories)
-            self.categories[name] = column.cat.categories[kept]
-            one_hot[name] = _most_frequent(counts[kept], MOST_ONE_HOT)
+            frequent = _most_frequent(counts, max_categories)
+            self.categories[name] = column.cat.categories[frequent]
+            one_hot[name] = _most_frequent(counts[frequent], MOST_ONE_HOT)
         if one_hot:
             parts = [one_hot.get(name, np.array([-1])) for name in X.columns]
             self.origins = np.repeat(np.arange(self.n_columns), [len(part) for part in parts])
             self.codes = np.concatenate(parts)
 
     def transform(self, X: Table) -> Table:
-        """Return rows in the form of the training rows: a DataFrame or a float array, as these were."""
+        """Return rows in the form of the training rows: a DataFrame, or a float array."""
         X = align(X, self.names)
         if isinstance(X, pd.DataFrame):
             if not self.categories and not self.empty and plain_numbers(X) is not None:
@@ -417,10 +416,10 @@ class Features:
         return pd.Series(known, index=column.index)
 
     def one_hot(self, X: Table) -> tuple[FloatArray, IntArray, list[tuple[Any, Any]]]:
-        """Return a float matrix with categories one-hot, each column's origin, and each column's (name, category).
+        """Return a float matrix with one-hot categories, each column's origin, and each column's (name, category).
 
-        The category is None for a numeric column. A missing, unknown or rare category (beyond the 255 most frequent
-        ones) is a row of zeros.
+        The category is None for a numeric column. A missing or unknown category is a row of zeros, and so is a rare
+        one, beyond the 255 most frequent.
         """
         names = [f"x{j}" for j in range(self.n_columns)] if self.names is None else self.names
         labels = [
@@ -430,13 +429,13 @@ class Features:
         return self.one_hot_columns(X, np.arange(len(self.origins))), self.origins, labels
 
     def one_hot_columns(self, X: Table, positions: IntArray) -> FloatArray:
-        """Return the columns at these positions of the one-hot matrix, as an array of their own."""
+        """Return the columns at these positions of the one-hot matrix, as a new array."""
         origin, codes = self.origins[positions], self.codes[positions]
         if self.names is None:
             return np.array(np.asarray(self.transform(X))[:, origin], dtype=np.float64)
         frame = pd.DataFrame(align(X, self.names))
         if not self.categories and not self.empty:
-            # To choose columns takes pandas longer than to return all of them, unless there are many values.
+            # In pandas it takes longer to choose columns than to take them all, unless there are many values.
             chosen, places = (frame, origin) if frame.size < MOST_COPIED else (frame.iloc[:, origin], slice(None))
             numbers = plain_numbers(chosen)
             if numbers is not None:
@@ -452,6 +451,6 @@ class Features:
 
 
 def _most_frequent(counts: NDArray[np.integer[Any]], most: int | None) -> IntArray:
-    """Return the codes of the most frequent categories, in their own order; those that never appear are left out."""
+    """Return the codes of the most frequent categories, in ascending order, without those that never appear."""
     by_frequency = np.argsort(-counts, kind="stable")[:most]
     return np.sort(by_frequency[counts[by_frequency] > 0])
