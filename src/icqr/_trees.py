@@ -1,11 +1,11 @@
-"""What boosted trees predict when one column's values are replaced.
+"""Predictions of boosted trees when one column's values are replaced.
 
-Permutation importance asks a model again and again about the same rows with one column changed. For trees most of the
-way to the answer is always the same. Each split clears, for the rows that it sends to the right, the leaves on its left
-from a set of leaves; the first leaf left in the set is where the row ends (QuickScorer, Lucchese et al., SIGIR 2015).
-What the splits on one column clear depends on that column's value alone. So for each tree and column the leaves that
-all *other* columns leave over are kept, and with a new value all that is left to do is an intersection of two sets:
-no tree is walked again, and trees without the column are not looked at.
+Permutation importance predicts the same rows again and again with one column changed. For trees, most of that work is
+always the same. Start with the set of all leaves. Each split that sends the row right removes the leaves on its left,
+and the row ends in the first leaf that remains (QuickScorer, Lucchese et al., SIGIR 2015). What one column's splits
+remove depends on that column's value alone. So for each tree and column we keep the leaves that all *other* columns
+leave over. A new value takes one intersection of two sets: no tree is walked again, and trees without the column are
+not looked at.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from icqr._libraries import class_names
 from icqr._tables import FloatArray, IntArray
 
 Sets: TypeAlias = NDArray[Any]  # sets of leaves: unsigned whole numbers with a bit for each leaf
-#: Larger jobs take too much memory: there is a set of leaves for each tree, column of it, and row.
+#: Larger jobs are refused. They hold a set of leaves for each tree, each column that it splits on, and each row.
 MOST_BYTES = 2**30
-#: A set of leaves is a number of 64 bits at most.
+#: Larger trees are refused: a set of leaves is a number of at most 64 bits.
 MOST_LEAVES = 64
-#: The trees as read here are compared with the model itself on this many rows.
+#: On this many rows, the trees that are read here must predict the same as the model itself.
 ROWS_CHECKED = 100
 _ROWS_AT_ONCE = 1024  # their sets stay in the processor's cache
 
@@ -38,11 +38,11 @@ _ROWS_AT_ONCE = 1024  # their sets stay in the processor's cache
 
 @dataclass(frozen=True)
 class Trees:
-    """The trees of one model, their nodes one after the other.
+    """The trees of one model, with all their nodes in one sequence.
 
-    `roots` has a node for each tree, `tree` a tree for each node. `left` and `right` are nodes (a leaf has itself); a
-    row goes left if its value is at most the threshold, or among the categories, or, where it has none, as
-    `missing_left` says.
+    `roots` is each tree's first node, and `tree` is each node's tree. `left` and `right` are a node's children; a leaf
+    points to itself. A row goes left if its value is at most the threshold, is among the categories, or is missing and
+    `missing_left` is true.
     """
 
     roots: IntArray
@@ -57,7 +57,7 @@ class Trees:
 
     @property
     def splits(self) -> IntArray:
-        """The nodes that are no leaves."""
+        """The nodes that are not leaves."""
         return np.flatnonzero(self.left != np.arange(len(self.left)))
 
 
@@ -67,15 +67,15 @@ def _read_hist(model: Any) -> Trees | None:
     sizes = [len(predictor.nodes) for predictor in predictors]
     roots = np.cumsum([0, *sizes[:-1]])
     tree = np.repeat(np.arange(len(sizes)), sizes)
-    inner, own = nodes["is_leaf"] == 0, np.arange(len(nodes))
+    inner, itself = nodes["is_leaf"] == 0, np.arange(len(nodes))
     column = nodes["feature_idx"].astype(np.intp)
-    if model.is_categorical_ is not None:  # such columns come first in its trees
+    if model.is_categorical_ is not None:  # categorical columns come first in its trees
         column = np.argsort(~model.is_categorical_, kind="stable")[column]
     return Trees(
         roots,
         tree,
-        np.where(inner, roots[tree] + nodes["left"], own),
-        np.where(inner, roots[tree] + nodes["right"], own),
+        np.where(inner, roots[tree] + nodes["left"], itself),
+        np.where(inner, roots[tree] + nodes["right"], itself),
         column,
         nodes["num_threshold"],
         nodes["missing_go_to_left"] == 1,
@@ -102,7 +102,7 @@ def _read_lightgbm(model: Any) -> Trees | None:
     if "\naverage_output" in text or numbers("is_linear").any() or (missing == 1).any():  # 1: zeros count as missing
         return None
 
-    # Here splits come first, tree by tree, then leaves; there a child below 0 is a leaf, counted from -1 down.
+    # `Trees` will hold all splits first, tree by tree, then all leaves. In the text, leaves are children -1, -2, ….
     n_leaves = numbers("num_leaves")
     tree = np.repeat(np.arange(len(n_leaves)), n_leaves - 1)
     n_splits = len(tree)
@@ -115,7 +115,7 @@ def _read_lightgbm(model: Any) -> Trees | None:
         nodes = np.where(child < 0, n_splits + first_leaf[tree] + ~child, first_split[tree] + child)
         return np.concatenate([nodes, leaves])
 
-    # Without missing values in training a missing value is a 0; a missing category always goes right.
+    # LightGBM takes a missing value for 0 if training had none. A missing category always goes right.
     missing_left = np.where(missing == 2, (kind & 2) > 0, threshold >= 0) & ~is_category
     return Trees(
         np.where(n_leaves > 1, first_split, n_splits + first_leaf),
@@ -133,15 +133,15 @@ def _read_lightgbm(model: Any) -> Trees | None:
 def _lightgbm_categories(
     lines: dict[str, list[str]], splits: IntArray, tree: IntArray, threshold: FloatArray
 ) -> dict[int, NDArray[np.uint32]]:
-    """Return the sets of categories to the left of these splits; the threshold says which of the tree's sets it is."""
+    """Return the categories that go left at each of these splits. The threshold is the number of the tree's set."""
     ends, bits = (
         [np.fromstring(values, dtype=dtype, sep=" ") for values in lines[name]]
         for name, dtype in (("cat_boundaries", np.intp), ("cat_threshold", np.uint32))
     )
-    place = np.unique(tree[splits], return_inverse=True)[1].tolist()  # only trees with such splits have these lines
-    which = threshold[splits].astype(np.intp).tolist()
+    line = np.unique(tree[splits], return_inverse=True)[1].tolist()  # only trees with such splits have these lines
+    number = threshold[splits].astype(np.intp).tolist()
     return {
-        node: bits[i][ends[i][k] : ends[i][k + 1]] for node, i, k in zip(splits.tolist(), place, which, strict=True)
+        node: bits[i][ends[i][k] : ends[i][k + 1]] for node, i, k in zip(splits.tolist(), line, number, strict=True)
     }
 
 
@@ -152,7 +152,7 @@ _READERS: dict[str, Callable[[Any], Trees | None]] = {
 
 
 def _join(forests: Sequence[Trees]) -> Trees:
-    """Put the trees of several models one after the other."""
+    """Join the trees of several models, one after the other."""
     shifted, n_nodes, n_trees = [], 0, 0
     for trees in forests:
         nodes = {name: getattr(trees, name) + n_nodes for name in ("roots", "left", "right")}
@@ -168,10 +168,10 @@ def _join(forests: Sequence[Trees]) -> Trees:
 
 
 def tree_replacer(models: Sequence[Any], rows: Any) -> TreeReplacer | None:
-    """Prepare predictions of one model per level with one column replaced.
+    """Prepare predictions of one model per level with one column replaced, or return None if that can't be done here.
 
-    None where they can't be had this way: models whose trees are not known here, trees of more than 64 leaves, too many
-    rows. The trees must give the models' own predictions, or they are not used.
+    It can't be done for models of other libraries, trees of more than 64 leaves, or too many rows. Nor are the trees
+    used if they don't give the models' own predictions.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def tree_replacer(models: Sequence[Any], rows: Any) -> TreeReplacer | None:
     for model in models:
         reader = next((_READERS[name] for name in class_names(model) if name in _READERS), None)
         trees = None if reader is None else reader(model)
-        if trees is None:  # the library, or what it does with its trees, is not known here
+        if trees is None:  # we don't know the library, or its use of these trees
             return None
         forests.append(trees)
 
@@ -208,7 +208,7 @@ def tree_replacer(models: Sequence[Any], rows: Any) -> TreeReplacer | None:
 
     replacer = TreeReplacer(forests, _as_matrix(rows), dtype)
 
-    # Models add a constant to each level, which is learned here; the rest must agree, up to rounding.
+    # Models add a constant to each level: learn it from the first row. Then all rows must agree, up to rounding.
     predicted = np.column_stack([model.predict(rows[:ROWS_CHECKED]) for model in models])
     replacer.predicted += predicted[0] - replacer.predicted[0]
     differences = np.abs(predicted - replacer.predicted[: len(predicted)]).max(axis=0)
@@ -216,7 +216,7 @@ def tree_replacer(models: Sequence[Any], rows: Any) -> TreeReplacer | None:
 
 
 def _as_matrix(rows: Any) -> FloatArray:
-    """Return rows as numbers, categories by their codes."""
+    """Return rows as a matrix of numbers, with categories as their codes."""
     if not isinstance(rows, pd.DataFrame):
         return np.asarray(rows, dtype=np.float64)
     matrix = np.empty(rows.shape)
@@ -240,7 +240,7 @@ class TreeReplacer:
         start, width, self.leaf_values = _number_leaves(trees)
         splits = _sort_splits(trees, start, width, dtype)
 
-        # What each column alone leaves over of each tree, for each of its values that splits tell apart.
+        # For each column's values that splits tell apart: the leaves that this column alone leaves over in each tree.
         self.tables: dict[int, Sets] = {}
         self.places: dict[int, IntArray] = {}
         self.pairs: dict[int, slice] = {}
@@ -250,25 +250,25 @@ class TreeReplacer:
             self.pairs[j] = slice(*np.searchsorted(column, [j, j + 1]).tolist())
             self.tables[j] = splits.left_over(j, values)
 
-        # What all other columns leave over for each row, and the value of the leaf where it ends.
-        every = np.arange(len(trees.roots))
+        # For each row: the leaves that all other columns leave over, and the value of the leaf where the row ends.
+        all_trees = np.arange(len(trees.roots))
         self.others = np.empty((len(splits.starts), len(matrix)), dtype=dtype)
-        self.values = np.empty((len(every), len(matrix)))
+        self.values = np.empty((len(all_trees), len(matrix)))
         for first in range(0, len(matrix), _ROWS_AT_ONCE):
             rows = slice(first, first + _ROWS_AT_ONCE)
-            own = np.empty_like(self.others[:, rows])
+            alone = np.empty_like(self.others[:, rows])
             for j, pairs in self.pairs.items():
-                np.take(self.tables[j], self.places[j][rows], axis=1, out=own[pairs])
-            all_columns = _intersect_others(own, self.tree, self.others[:, rows], len(every))
-            self.values[:, rows] = self._values(all_columns, every)
-        self.predicted = self._sums(self.values, every)
+                np.take(self.tables[j], self.places[j][rows], axis=1, out=alone[pairs])
+            all_columns = _intersect_others(alone, self.tree, self.others[:, rows], len(all_trees))
+            self.values[:, rows] = self._values(all_columns, all_trees)
+        self.predicted = self._sums(self.values, all_trees)
 
     def uses(self, column: int) -> bool:
         """Return whether any tree splits on the column."""
         return column in self.pairs
 
     def replace(self, column: int, orders: IntArray) -> FloatArray:
-        """Return (R, n, levels) predictions, not sorted, the column's values in the orders (R, n)."""
+        """Return (R, n, levels) predictions, not sorted, with the column's values in each of the (R, n) orders."""
         replaced = np.repeat(self.predicted[None], len(orders), axis=0)
         if not self.uses(column):
             return replaced
@@ -285,8 +285,8 @@ class TreeReplacer:
         return replaced
 
     def _values(self, sets: Sets, trees: IntArray) -> FloatArray:
-        """Return the value of the first leaf in each set; a row of sets for each tree."""
-        # The lowest bit of a set alone is a power of two, whose exponent, as a floating-point number, is the leaf.
+        """Return the value of the first leaf in each set. `sets` has one row for each of these trees."""
+        # The lowest bit of a set is a power of two. Written as a floating-point number, its exponent is the leaf.
         lowest = sets & (~sets + self.dtype(1))
         if self.dtype is np.uint32:
             leaf, bias = lowest.astype(np.float32).view(np.int32) >> 23, 127
@@ -302,8 +302,8 @@ class TreeReplacer:
 
 
 def _number_leaves(trees: Trees) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return leaves counted from left to right: each node's first leaf, how many it has, and (trees, leaves) values."""
-    inner, nodes = [], trees.roots  # level by level, the roots first
+    """Count each tree's leaves from the left. Return each node's first leaf, its number of leaves, and all values."""
+    inner, nodes = [], trees.roots  # depth by depth, the roots first
     while len(nodes):
         nodes = nodes[trees.left[nodes] != nodes]
         inner.append(nodes)
@@ -321,32 +321,32 @@ def _number_leaves(trees: Trees) -> tuple[IntArray, IntArray, FloatArray]:
     return start, width, values
 
 
-def _intersect_others(own: Sets, tree: IntArray, others: Sets, n_trees: int) -> Sets:
-    """Fill in, for each tree and column, what all `others` leave over; return, for each tree, what all columns do.
+def _intersect_others(alone: Sets, tree: IntArray, others: Sets, n_trees: int) -> Sets:
+    """Fill in `others`, what all other columns leave over in a tree, and return what all columns together leave over.
 
-    `own` has a row for each tree and column, what that column alone leaves over; `tree` says which tree it is.
+    `alone` is what each column leaves over in a tree; `tree` is each row's tree. Two passes: columns before, and after.
     """
     by_tree, count = np.argsort(tree, kind="stable"), np.bincount(tree, minlength=n_trees)
     first = np.cumsum(count) - count
     steps = [(i, np.flatnonzero(count > i)) for i in range(int(count.max(initial=0)))]
-    before = np.full((n_trees, own.shape[1]), ~own.dtype.type(0))
+    before = np.full((n_trees, alone.shape[1]), ~alone.dtype.type(0))
     after = before.copy()
     for i, trees in steps:
         pairs = by_tree[first[trees] + i]
         others[pairs] = before[trees]
-        before[trees] &= own[pairs]
+        before[trees] &= alone[pairs]
     for i, trees in steps:
         pairs = by_tree[first[trees] + count[trees] - 1 - i]
         others[pairs] &= after[trees]
-        after[trees] &= own[pairs]
+        after[trees] &= alone[pairs]
     return before
 
 
 @dataclass(frozen=True)
 class _Splits:
-    """All splits, sorted by column and tree; `starts` are the first ones of each column and tree.
+    """All splits, sorted by column and tree; `starts` has the first split of each column and tree.
 
-    `kept` is what stays in the set when a row goes right: all but the leaves on the left.
+    `kept` is the set of leaves that remain when a row goes right: all but those on the left.
     """
 
     tree: IntArray
@@ -358,9 +358,9 @@ class _Splits:
     categories: dict[int, NDArray[np.uint32]]  # by place in this order
 
     def cells(self, column: int, values: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Return a value for each set of values that no split on the column tells apart, and each value's place.
+        """Group the values that no split on the column tells apart; return one value per group, and each row's group.
 
-        They are sorted; missing values, if there are any, are last.
+        Groups are sorted by value; missing values, if there are any, are last.
         """
         first, end = np.searchsorted(self.column, [column, column + 1]).tolist()
         if any(first <= split < end for split in self.categories):
@@ -372,30 +372,30 @@ class _Splits:
         return np.concatenate([thresholds, [np.inf], [np.nan] * int(missing.any())]), place
 
     def left_over(self, column: int, values: FloatArray) -> Sets:
-        """Return the leaves that the splits on a column leave over, (trees, values), for sorted values."""
-        mine = np.arange(*np.searchsorted(self.column, [column, column + 1]))
-        tree: IntArray = np.cumsum(np.diff(self.tree[mine], prepend=self.tree[mine[:1]]) > 0)
+        """Return (trees, values) sets: the leaves that the splits on a column leave over, for sorted values."""
+        splits = np.arange(*np.searchsorted(self.column, [column, column + 1]))
+        tree: IntArray = np.cumsum(np.diff(self.tree[splits], prepend=self.tree[splits[:1]]) > 0)
         everything = ~self.kept.dtype.type(0)
         sets = np.full((int(tree[-1]) + 1, len(values)), everything)
         n_known = len(values) - int(np.isnan(values[-1]))
 
-        is_category = np.array([split in self.categories for split in mine.tolist()])
+        is_category = np.array([split in self.categories for split in splits.tolist()])
         for i in np.flatnonzero(is_category).tolist():
-            codes, bits = values[:n_known].astype(np.intp), self.categories[int(mine[i])]
+            codes, bits = values[:n_known].astype(np.intp), self.categories[int(splits[i])]
             word = np.minimum(codes // 32, len(bits) - 1)
             is_left = (codes < 32 * len(bits)) & (bits[word] >> (codes % 32).astype(np.uint32) & np.uint32(1) == 1)
-            sets[tree[i], :n_known] &= np.where(is_left, everything, self.kept[mine[i]])
+            sets[tree[i], :n_known] &= np.where(is_left, everything, self.kept[splits[i]])
 
-        # Values above a threshold go right: mark the first of them, and let the mark spread to all that follow.
-        first = np.searchsorted(values[:n_known], self.threshold[mine], side="right")
+        # Values above a threshold go right. Mark the first of them, and let the mark spread to all that follow.
+        first = np.searchsorted(values[:n_known], self.threshold[splits], side="right")
         marks = np.flatnonzero(~is_category & (first < n_known))
-        np.bitwise_and.at(sets, (tree[marks], first[marks]), self.kept[mine[marks]])
+        np.bitwise_and.at(sets, (tree[marks], first[marks]), self.kept[splits[marks]])
         if not is_category.any():
             np.bitwise_and.accumulate(sets[:, :n_known], axis=1, out=sets[:, :n_known])
 
         if n_known < len(values):
-            right = np.flatnonzero(~self.missing_left[mine])
-            np.bitwise_and.at(sets[:, n_known], tree[right], self.kept[mine[right]])
+            right = np.flatnonzero(~self.missing_left[splits])
+            np.bitwise_and.at(sets[:, n_known], tree[right], self.kept[splits[right]])
         return sets
 
 

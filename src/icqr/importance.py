@@ -19,14 +19,14 @@ from icqr._trees import tree_replacer
 from icqr.metrics import pinball_loss
 from icqr.quantiles import QuantileModel, ResidualQuantiles
 
-_MOST_PREPARED = 20_000  # rows of all repeats together, unless a repeat has more; above it, repeats share rows
-_MOST_VALUES = 2**22  # predicted in one call: a call has a price of its own, and a table its memory
+_MOST_PREPARED = 20_000  # rows for all repeats together (or for one, if it needs more); beyond it, repeats share rows
+_MOST_VALUES = 2**22  # to predict in one call: each call takes time, and its table takes memory
 
 ErrorMeasure: TypeAlias = Callable[[FloatArray, FloatArray, Sequence[float]], float]
 
 
 class PredictsQuantiles(Protocol):
-    """What importance needs of a quantile model."""
+    """What importance needs from a quantile model."""
 
     @property
     def levels_(self) -> Sequence[float]:
@@ -51,26 +51,26 @@ class PermutationImportance(BaseEstimator):
     """Permutation importance of a fitted quantile model's columns (the paper's Algorithm 2).
 
     1. ``E_base`` is the model's error on the given rows.
-    2. For each column j and repeat i, column j is permuted among the rows, giving ``E_permuted``. Of many rows each
-       repeat takes a sample of its own, with an ``E_base`` of its own (`max_rows`).
+    2. For each column j and repeat i, permute column j among the rows. The error is now ``E_permuted``.
     3. ``I_j`` is the mean over the repeats of ``|E_base - E_permuted|``.
+
+    If there are many rows, each repeat has its own sample of them and its own ``E_base`` (`max_rows`).
 
     Parameters
     ----------
     n_repeats : int, default=5
         R, the number of permutations of each column.
     error : callable, optional
-        ``error(y, quantiles, levels) -> float``. By default the mean pinball loss over the fitted levels, which is
-        what is being calibrated. The median alone can be constant, and then every importance is zero.
+        ``error(y, quantiles, levels) -> float``. By default the mean pinball loss over the fitted levels, because they
+        are what is calibrated. An error of the median alone makes every importance zero if the median is constant.
     replace : bool, default=False
         Draw the column's values with replacement instead of permuting them, as the authors' notebook does.
     data : {"train", "calibration"}, default="train"
-        Which rows `ICQR` hands over. With "calibration" (Algorithm 3 as printed) the calibration rows shape the groups
-        they then calibrate, and the promise is approximate.
+        Which rows `ICQR` passes. With "calibration" (Algorithm 3 as printed), the calibration rows shape the groups
+        that they then calibrate, and the promise is approximate.
     max_rows : int, None or "auto", default="auto"
-        Permute at most so many rows in each repeat, drawn at random; other ones in each repeat, as far as there are
-        enough. More rows cost time and hardly change the weights. None: all. "auto": 300, or 8 for each column if that
-        is more.
+        Permute at most this many rows in each repeat, drawn at random. Repeats get different rows if there are enough.
+        More rows take time and hardly change the weights. None: all rows. "auto": 300, or 8 per column if that is more.
 
     Examples
     --------
@@ -116,21 +116,21 @@ class PermutationImportance(BaseEstimator):
         X, y : table and array
             The rows on which columns are permuted.
         random_state : int, optional
-            Seed of the samples and permutations.
+            Seed for the samples and permutations.
         n_jobs : int, optional
-            Columns permuted at the same time, in threads; the result is the same.
+            Number of columns to permute at the same time, in threads. The result stays the same.
 
         Returns
         -------
         DataFrame
-            A row per column: `feature`, `mean` (I_j), `std` over the repeats, `share` (I_j over their sum: the weights
-            of the partition; all zero when every I_j is), and `error_ratio` (permuted over base error; NaN where an
-            error of the user's own is negative).
+            A row per column: `feature`; `mean`, I_j; `std` over the repeats; `share`, I_j over their sum, which is the
+            column's weight in the partition (zero if every I_j is); and `error_ratio`, the permuted error over the base
+            error (NaN if your own `error` is negative).
         """
         self.check_parameters()
         rng = np.random.default_rng(random_state)
 
-        # Each repeat gets `size` rows of its own; only rows that some repeat gets are prepared.
+        # Each repeat gets its own `size` rows. Only rows that some repeat gets are prepared.
         most = max(300, 8 * X.shape[1]) if isinstance(self.max_rows, str) else self.max_rows
         size = len(y) if most is None else min(most, len(y))
         rows = draw_rows(len(y), max(size, min(self.n_repeats * size, _MOST_PREPARED)), rng)
@@ -149,7 +149,7 @@ class PermutationImportance(BaseEstimator):
 
         # |E_base - E_permuted| of each column, in each repeat.
         def changes(column: int) -> FloatArray:
-            # Constant columns too: some models' predictions differ in the last bits from call to call.
+            # Constant columns are zero as well: some models' predictions differ in the last bits from call to call.
             values = X.iloc[:, column] if isinstance(X, pd.DataFrame) else pd.Series(X[:, column])
             if not replacer.uses(column) or values.nunique(dropna=False) <= 1:
                 return np.zeros(self.n_repeats)
@@ -176,7 +176,7 @@ class PermutationImportance(BaseEstimator):
         return error
 
     def _orders(self, n: int, rounds: list[list[IntArray]], seed: int) -> IntArray:
-        """Return (rounds, n) orders, in which rows change places within their part."""
+        """Return (rounds, n) orders, in which rows change places only with rows of the same repeat."""
         rng = np.random.default_rng(seed)
         orders = np.tile(np.arange(n), (len(rounds), 1))
         for order, round_ in zip(orders, rounds, strict=True):
@@ -187,16 +187,16 @@ class PermutationImportance(BaseEstimator):
 
 
 def _deal_rows(n: int, size: int, n_repeats: int, rng: np.random.Generator) -> list[list[IntArray]]:
-    """Deal each repeat `size` of n rows, in rounds of repeats that have no row in common."""
+    """Give each repeat `size` of n rows. Repeats in a round have no row in common: one prediction serves them all."""
     rounds, at_once = [], n // size
-    for left in range(n_repeats, 0, -at_once):
+    for remaining in range(n_repeats, 0, -at_once):
         shuffled = np.arange(n) if size == n else rng.permutation(n)
-        rounds.append([np.sort(shuffled[i * size : (i + 1) * size]) for i in range(min(at_once, left))])
+        rounds.append([np.sort(shuffled[i * size : (i + 1) * size]) for i in range(min(at_once, remaining))])
     return rounds
 
 
 def _mean_over_repeats(changes: FloatArray, base: float, X: Table) -> pd.DataFrame:
-    # In units of a power of two near the largest, which is exact: squares and sums neither overflow nor vanish.
+    # Divide by a power of two near the largest change. This is exact, and squares and sums can't overflow or vanish.
     unit = np.ldexp(1.0, np.frexp(changes.max())[1] - 1)
     changes = changes / unit
     mean = changes.mean(axis=1)
@@ -230,14 +230,14 @@ class Replacer(Protocol):
         """Return whether the column can change a prediction at all."""
 
     def replace(self, column: int, orders: IntArray) -> FloatArray:
-        """Return (R, n, levels) predictions, the column's values in the orders (R, n)."""
+        """Return (R, n, levels) predictions, with the column's values in each of the (R, n) orders."""
 
 
 def column_replacer(model: Any, X: Table) -> Replacer:
-    """Prepare a fitted quantile model's predictions on these rows with one column's values taken from other rows.
+    """Return a `Replacer`, which predicts these rows with one column's values taken from other rows.
 
-    Trees and networks have a quicker way than predicting again. A model that has one of its own says so by a method
-    `replacer(X)`, which returns a `Replacer`.
+    For trees and networks it has a quicker way than predicting again. A model may bring its own, by a method
+    `replacer(X)` that returns a `Replacer`.
 
     Examples
     --------
@@ -249,12 +249,12 @@ def column_replacer(model: Any, X: Table) -> Replacer:
     if isinstance(model, ResidualQuantiles):
         return _MovedMedian([column_replacer(median, X) for median in model.medians_], model.predict_quantiles(X))
     if hasattr(model, "replacer"):
-        own: Replacer = model.replacer(X)
-        return own
+        replacer: Replacer = model.replacer(X)
+        return replacer
     if not isinstance(model, QuantileModel):
         return _RowReplacer(model.predict, X, lambda column: np.array([column]))
 
-    # Rows are encoded once: what becomes of a value depends on no other row.
+    # Encode the rows only once: how a value is encoded depends on no other row.
     rows = model.encoder_.encode(as_table(X))
     first = model.models_[0]
     fitted = first.estimator if isinstance(first, FrozenEstimator) else first
@@ -273,11 +273,11 @@ def column_replacer(model: Any, X: Table) -> Replacer:
 
 
 class _RowReplacer:
-    """Predictions of rows, or by a quicker way where a column has a single position in the rows.
+    """Predicts rows again with one column replaced, or takes a quicker way where there is one.
 
-    `predict` returns sorted (n, levels) quantiles of rows. `positions` says where in the rows a column's values are: a
-    category has several columns when one-hot. A `quick` way's predictions need not be sorted, nor in y's unit:
-    `unscaled` brings them there.
+    `predict` returns sorted (n, levels) quantiles of rows. `positions` returns where a column is in the encoded rows; a
+    one-hot column has several positions, and then the `quick` way can't be used. Its predictions need not be sorted or
+    in y's unit: `unscaled` brings them there.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ class _RowReplacer:
 
     @cached_property
     def _stacked(self) -> Any:
-        """The rows several times, one below the other."""
+        """The rows, several times over, as one table."""
         copies = max(1, _MOST_VALUES // self.rows.size)
         if isinstance(self.rows, pd.DataFrame):
             return pd.concat([self.rows] * copies, ignore_index=True)
@@ -330,9 +330,9 @@ class _RowReplacer:
 
 
 class _MovedMedian:
-    """Predictions of `ResidualQuantiles`: the median follows a replaced column, the distances from it stay.
+    """Predictions of `ResidualQuantiles`: the median follows a replaced column, and its distances to other levels stay.
 
-    Predicting the residuals again would take long: the replaced median is one of their columns.
+    To predict the residuals again would take long, because the replaced median is one of their columns.
     """
 
     def __init__(self, medians: list[Replacer], predicted: FloatArray) -> None:
@@ -348,7 +348,7 @@ class _MovedMedian:
 
 
 def _sorted(quantiles: FloatArray) -> FloatArray:
-    """Sort quantiles along the last axis, in place; few are out of order, and only these take time."""
+    """Sort quantiles along the last axis, in place. To save time, sort only the few rows that are out of order."""
     crossed = (np.diff(quantiles, axis=-1) < 0).any(axis=-1)
     quantiles[crossed] = np.sort(quantiles[crossed], axis=-1)
     return quantiles
@@ -358,12 +358,12 @@ def _sorted(quantiles: FloatArray) -> FloatArray:
 
 
 def leak_alarm(importances: pd.DataFrame, y: FloatArray, median: FloatArray) -> None:
-    """Warn when the model is too good to be true: columns that seem to hold the answer itself.
+    """Warn if the model is too good to be true, because some columns seem to hold the answer itself.
 
-    Raised when the median's error is below 2 % of y's mean absolute deviation, or when at most two columns hold 95 % of
-    the importance and permuting one of them multiplies the error by more than 20. A model that only knows its training
-    rows by heart looks like the latter too; where its error on new rows is more than 10 % of y's mean absolute
-    deviation, which permuting can't multiply by 20, there is no alarm.
+    There are two signs. Either the median's error is below 2 % of y's mean absolute deviation. Or at most two columns
+    hold 95 % of the importance, and permuting one of them multiplies the error by more than 20. A model that knows its
+    training rows by heart shows the second sign too. So that sign counts only if the error on new rows is below 10 % of
+    y's mean absolute deviation: permuting can't multiply a larger error by 20.
 
     Parameters
     ----------
