@@ -1,4 +1,4 @@
-"""K-means in a weighted space: the space itself, clusterings for one k after the other, and what they explain."""
+"""K-means in a weighted space: the space itself, clusterings for growing k, and the variance that they explain."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from icqr._tables import Features, FloatArray, IntArray, Table
 Seed: TypeAlias = int | None
 Weights: TypeAlias = FloatArray | None
 
-#: The most frequent categories of a column, this many, get a column of their own; rarer ones count as missing.
+#: Of each column, this many categories get a one-hot column, the most frequent ones; rarer ones count as missing.
 MOST_CATEGORIES = 100
-#: Columns that together hold less of the variance than this are left out: they hardly move a centroid.
+#: Columns that together hold less than this share of the variance are left out: they hardly move a centroid.
 NEGLIGIBLE = 1e-3
-#: Scaled values end here: this many ranges away from the training rows is as far as a row gets. Keeps squares finite.
+#: Scaled values are clipped to this many ranges, so that their squares stay finite.
 FARTHEST = 1e9
 
 
@@ -32,7 +32,7 @@ FARTHEST = 1e9
 
 @dataclass(frozen=True)
 class WeightedSpace:
-    """Scaled, filled, one-hot and weighted features; columns that are constant or weigh nothing are left out.
+    """Scaled, filled, one-hot and weighted features, without the columns that are constant or have no weight.
 
     Examples
     --------
@@ -51,14 +51,14 @@ class WeightedSpace:
 
     @classmethod
     def learn(cls, X: Table, weights: Weights) -> WeightedSpace:
-        """Learn the scaling from rows; weights are one per column of X, by default all equal."""
+        """Learn the scaling from rows. There is one weight per column of X; by default all are equal."""
         weight = np.ones(X.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
         if weight.shape != (X.shape[1],) or not np.all(np.isfinite(weight) & (weight >= 0)):
             raise ValueError(f"weights must be {X.shape[1]} finite numbers, one per column, 0 or more, got {weight}")
         features = Features(X, max_categories=MOST_CATEGORIES)
         origin = features.origins
 
-        # A few columns at a time: a copy of all would take as much memory as the rows themselves.
+        # Take a few columns at a time: a copy of all would need as much memory as the rows themselves.
         used, at_once = np.flatnonzero(weight > 0), max(1, 2**22 // len(X))
         parts = []
         for start in range(0, len(used), at_once):
@@ -89,7 +89,7 @@ class WeightedSpace:
         return matrix
 
     def without_negligible(self, Z: FloatArray) -> tuple[WeightedSpace, FloatArray]:
-        """Return the space, and its rows Z, without the columns that hold next to none of the rows' variance."""
+        """Return the space and the matrix Z of its rows, without the columns that hold next to no variance."""
         variance = Z.var(axis=0)
         order = np.argsort(variance, kind="stable")
         kept = np.sort(order[np.cumsum(variance[order]) > NEGLIGIBLE * variance.sum()])
@@ -104,7 +104,7 @@ class WeightedSpace:
 class Clustering:
     """A clustering of rows.
 
-    `sigma` is the paper's σ_k. Clusters without rows are left out; `cells` are the clusterer's labels of the others.
+    `sigma` is the paper's σ_k. Clusters without rows are left out; `cells` has the clusterer's own labels of the rest.
     """
 
     labels: IntArray
@@ -116,18 +116,18 @@ class Clustering:
 
     @classmethod
     def of(cls, Z: FloatArray, cell_of: Any) -> Clustering:
-        """Return the clustering of rows with these labels; its centroids are the means of the rows."""
+        """Return the clustering of rows with these labels; its centroids are the means of their rows."""
         cells, labels = np.unique(cell_of, return_inverse=True)
         means = np.stack([Z[labels == label].mean(axis=0) for label in range(len(cells))])
         return cls(labels, means, explained_variance(Z, labels, means), cells)
 
 
 def add_centroid(Z: FloatArray, last: Clustering, rng: np.random.Generator) -> Clustering:
-    """Add one centroid, as k-means++ would draw it with a few trials, and let Lloyd's iterations settle."""
+    """Add one centroid, the best of a few random draws as in k-means++, and run Lloyd's iterations."""
     distances = _squares(Z, last.centroids[last.labels])
     trials = rng.choice(len(Z), size=2 + int(math.log(len(last.centroids) + 1)), p=distances / distances.sum())
-    left = [np.minimum(distances, _squares(Z, Z[trial])).sum() for trial in trials]
-    return lloyd(Z, np.concatenate([last.centroids, Z[[trials[int(np.argmin(left))]]]]))
+    remaining = [np.minimum(distances, _squares(Z, Z[trial])).sum() for trial in trials]
+    return lloyd(Z, np.concatenate([last.centroids, Z[[trials[int(np.argmin(remaining))]]]]))
 
 
 def lloyd(Z: FloatArray, start: FloatArray) -> Clustering:
@@ -141,12 +141,12 @@ def from_scratch(Z: FloatArray, k: int, clusterer: Any, random_state: Seed) -> C
     if model.get_params().get("random_state", 0) is None:
         model.set_params(random_state=random_state)
     with warnings.catch_warnings():
-        # Fewer distinct rows than k make fewer groups, which is no surprise here.
+        # With fewer distinct rows than k there are fewer groups, which needs no warning here.
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = model.fit(Z).predict(Z)
     clustering = Clustering.of(Z, labels)
     if isinstance(model, KMeans | MiniBatchKMeans):
-        # Their `predict` is the nearest centroid too, but by matrix products; see `nearest_centroid`.
+        # Their `predict` finds the nearest centroid by matrix products, which round; `nearest_centroid` is safer.
         clustering.centroids = model.cluster_centers_[clustering.cells]
     else:
         clustering.clusterer = model
@@ -156,8 +156,8 @@ def from_scratch(Z: FloatArray, k: int, clusterer: Any, random_state: Seed) -> C
 def explained_variance(Z: FloatArray, labels: IntArray, centroids: FloatArray) -> float:
     """Return σ_k, the share of variance that the centroids explain (the paper's equation for the choice of k).
 
-    ``Σ n_i |c_i - μ|² / Σ |x_i - μ|²``, computed as ``1 - Σ |x_i - c|² / Σ |x_i - μ|²``: for centroids that are means
-    the same, and exactly 1 when each row is its centroid.
+    It is ``Σ n_i |c_i - μ|² / Σ |x_i - μ|²``, computed as ``1 - Σ |x_i - c|² / Σ |x_i - μ|²``. Both are the same if the
+    centroids are means, and the latter is exactly 1 if each row is its own centroid.
 
     Examples
     --------
@@ -174,8 +174,8 @@ def _squares(Z: FloatArray, centre: FloatArray) -> FloatArray:
 
 
 def mean_silhouette(Z: FloatArray, labels: IntArray) -> float:
-    """Return the mean silhouette of (a sample of) the rows, -1 where it is not defined."""
-    # All pairs of rows are compared: a sample, the same for each k, keeps time and memory bounded.
+    """Return the mean silhouette of the rows, or of a sample of them; -1 where it is not defined."""
+    # The silhouette compares all pairs of rows. A sample, the same for each k, bounds time and memory.
     size = min(len(Z), 2000)
     rows = np.random.default_rng(0).choice(len(Z), size=size, replace=False)
     distinct = len(np.unique(labels[rows]))
@@ -200,8 +200,8 @@ def nearest_centroid(Z: FloatArray, centroids: FloatArray) -> IntArray:
     if len(centroids) == 1 or len(Z) == 1:
         return np.asarray(cdist(Z, centroids, "sqeuclidean").argmin(axis=1))
 
-    # A matrix product is quick, but rounds a row's distances in ways that depend on the rows it comes with. Where the
-    # two nearest are nearer to each other than rounding can tell, distances are computed row by row.
+    # A matrix product is quick, but how it rounds a row's distances depends on the other rows. If the two smallest
+    # distances differ by less than rounding may change them, compute the row's distances on their own.
     lengths = np.einsum("ij,ij->i", centroids, centroids)
     rounding = 16 * np.finfo(np.float64).eps * (2 + Z.shape[1])
     labels = np.empty(len(Z), dtype=np.intp)

@@ -39,18 +39,18 @@ from icqr._rules import value_rule
 from icqr._tables import FloatArray, IntArray, Table, blocks, draw_rows, known_values, take_rows
 from icqr.quantiles import QuantileModel, bare
 
-#: Rows that are clustered without a clusterer of the user's own; and those on which k is looked for.
+#: Without a user's clusterer, at most this many rows are clustered, and at most this many serve to find k.
 MOST_ROWS, PATH_ROWS = 10_000, 2000
 #: Choices of k by name.
 CHOICES = ("explained_variance", "silhouette", "elbow")
-#: Chance that a group gets too few calibration rows, above which it is merged.
+#: A group is merged if its chance of getting too few calibration rows is above this.
 MERGE_RISK = 0.001
 
 
 class Partition(Protocol):
-    """What `ICQR` needs of a partition: learn from rows, then give each row an integer label.
+    """What `ICQR` needs from a partition: learn from rows, then give each row an integer label.
 
-    Labels are 0, 1, …; -1 is a row of no known group.
+    Labels are 0, 1, …; a row of no known group has -1.
     """
 
     def fit(
@@ -94,36 +94,37 @@ class WholePartition(BaseEstimator):
 class KMeansPartition(BaseEstimator):
     """K-means clusters of scaled features, each column weighted by its importance (Algorithms 1 and 3).
 
-    1. Numeric columns are min-max scaled, missing values get the median, categories are one-hot (the 100 most frequent
-       of a column).
-    2. Each column is multiplied by its weight; a category's columns share their column's weight.
-    3. K-means is fitted for k = 2, 3, …, each started from the last centroids and one new one, so that the explained
-       variance ``σ_k = Σ n_i |c_i - μ|² / Σ |x_i - μ|²`` grows; the first k with ``σ_k > explained_variance`` is it.
-       Of more than 2,000 rows a sample is looked at until k is found, then 10,000 of them; columns that hold less than
-       0.1 % of the variance together are left out. With a `clusterer` all rows and columns are used.
-    4. Groups that would probably get too few calibration rows are merged (`merge_small`).
-    5. A new row belongs to the nearest centroid.
+    1. Scale numeric columns (min-max), fill missing values with the median, and turn categories into one-hot columns
+       (the 100 most frequent of each column).
+    2. Multiply each column by its weight. Each one-hot column gets the weight of the column that it comes from.
+    3. Fit K-means for k = 2, 3, …. Each fit starts from the last centroids and one new one, so that the explained
+       variance ``σ_k = Σ n_i |c_i - μ|² / Σ |x_i - μ|²`` grows. Take the first k with ``σ_k > explained_variance``.
+    4. Merge groups that would probably get too few calibration rows (`merge_small`).
+    5. Give each new row the group of its nearest centroid.
+
+    To save time, k is found on a sample of 2,000 rows, at most 10,000 rows are then clustered, and columns that
+    together hold less than 0.1 % of the variance are left out. With a `clusterer`, all rows and columns are used.
 
     Parameters
     ----------
     explained_variance : float, default=0.9
         σ, the share of variance that the centroids must explain.
     max_groups : int, default=50
-        K, the largest k tried. If σ is not reached, the largest is taken, with a warning.
+        K, the largest k to try. If σ is not reached, the largest k is used, with a warning.
     choose : {"explained_variance", "silhouette", "elbow"} or int, default="explained_variance"
-        How k is chosen. Silhouette and elbow look at every k up to `max_groups`; a number is k itself.
+        How to choose k. Silhouette and elbow look at every k up to `max_groups`. A number is k itself.
     clusterer : estimator, optional
-        A scikit-learn clusterer with `n_clusters` and `predict`, fitted from scratch at each k instead:
-        ``KMeans(n_init=10)`` is the algorithm as printed. A `random_state` of None gets the partition's.
+        A scikit-learn clusterer with `n_clusters` and `predict`, to fit from scratch at each k instead:
+        ``KMeans(n_init=10)`` is the algorithm as printed. If its `random_state` is None, it gets the partition's.
     merge : bool, default=True
         Merge small groups before calibration.
     data : {"train", "calibration"}, default="train"
-        Which rows `ICQR` hands over; see `PermutationImportance`.
+        Which rows `ICQR` passes; see `PermutationImportance`.
 
     Attributes
     ----------
     path_ : DataFrame
-        Each k that was tried with its explained variance (and silhouette), for the picture.
+        Each k that was tried, with its explained variance (and silhouette), ready to plot.
     k_ : int
         The chosen k, before merging.
     n_groups_ : int
@@ -165,18 +166,18 @@ class KMeansPartition(BaseEstimator):
         random_state: Seed = None,
         reference: Table | None = None,
     ) -> Self:
-        """Cluster the rows. `reference` are the rows that set the scaling, if not X itself."""
+        """Cluster the rows. The scaling is learned from the rows in `reference`, by default X itself."""
         self.check_parameters()
         rng = np.random.default_rng(random_state)
 
-        # Scaled columns, times their weights.
+        # Scale the columns, and multiply them by their weights.
         self.space_ = WeightedSpace.learn(X if reference is None else reference, weights)
         rows = draw_rows(len(X), MOST_ROWS if self.clusterer is None else None, rng)
         Z = self.space_.transform(take_rows(X, rows))
         if self.clusterer is None:
             self.space_, Z = self.space_.without_negligible(Z)
 
-        # The smallest k that explains enough, and its centroids.
+        # Find the smallest k that explains enough variance, and its centroids.
         if np.all(np.ptp(Z, axis=0) <= 1e-9 * np.abs(Z).max(initial=0)):  # equal, up to rounding
             chosen = Clustering.of(Z, np.zeros(len(Z)))
             path = [chosen]
@@ -185,7 +186,7 @@ class KMeansPartition(BaseEstimator):
                 reason = "all importances are zero: permuting a column changes no prediction's error"
             warn(f"One group only, as in CQR: {reason}.")
         else:
-            # One thread: with several, the order of additions, and so the last bits, would differ from run to run.
+            # Use one thread: several would add in another order each time, which changes the last bits.
             with _threads().limit(limits=1):
                 path, chosen = self._choose_k(Z, rng, random_state)
             self._check_reached(chosen)
@@ -216,7 +217,7 @@ class KMeansPartition(BaseEstimator):
             )
             return path, self._pick(path)
 
-        # A sample is enough to find k.
+        # A sample of the rows is enough to find k.
         sample = Z[draw_rows(len(Z), PATH_ROWS, rng)]
         path = self._try_each_k(
             sample, Clustering.of(sample, np.zeros(len(sample))), lambda last, _: add_centroid(sample, last, rng)
@@ -225,22 +226,22 @@ class KMeansPartition(BaseEstimator):
         if len(sample) == len(Z):
             return path, chosen
 
-        # Then all rows move the centroids; the sample's k may be too small for them.
+        # Then fit the centroids to all rows, and add more if the sample's k is too small for them.
         final = [lloyd(Z, chosen.centroids)]
         if self.choose not in ("silhouette", "elbow"):
             final = self._try_each_k(Z, final[0], lambda last, _: add_centroid(Z, last, rng))
         final[0].silhouette = chosen.silhouette
-        kept = [clustering for clustering in path if clustering is not chosen]
-        return sorted([*kept, *final], key=lambda clustering: len(clustering.centroids)), final[-1]
+        others = [clustering for clustering in path if clustering is not chosen]
+        return sorted([*others, *final], key=lambda clustering: len(clustering.centroids)), final[-1]
 
     def _try_each_k(
         self, Z: FloatArray, first: Clustering, next_clustering: Callable[[Clustering, int], Clustering]
     ) -> list[Clustering]:
-        """Return a clustering and those of larger k that follow it, up to the last one that the choice needs."""
+        """Return the first clustering and the next ones with larger k, up to the last that the choice needs."""
         path = [first]
         most = self.max_groups if self.choose in CHOICES else int(self.choose)
         for k in range(len(first.centroids) + 1, most + 1):  # k = 2, 3, … after one cluster
-            last = path[-1]  # each turn first asks whether the last k is enough
+            last = path[-1]  # first check whether the last k is enough
             if last.sigma > 1 - 1e-12:  # no more distinct rows
                 break
             if self.choose == "explained_variance" and last.sigma > self.explained_variance:  # σ_k > σ
@@ -291,16 +292,15 @@ class KMeansPartition(BaseEstimator):
     def _nearest(self, Z: FloatArray) -> IntArray:
         if self.clusterer_ is None:
             return nearest_centroid(Z, self.centroids_)
-        # KMeans never comes here (see `from_scratch`). Other clusterers have a rule of their own; one of their clusters
-        # without training rows is no group.
+        # KMeans never comes here (see `from_scratch`). Other clusterers predict by their own rule. If that gives a
+        # cluster without training rows, the nearest centroid decides.
         labels = pd.Index(self.cells_).get_indexer(self.clusterer_.predict(Z))
         return np.where(labels < 0, nearest_centroid(Z, self.centroids_), labels)
 
     def merge_small(self, n_calibration: int, needed: int) -> None:
-        """Merge the smallest group into the nearest, while it would too probably get fewer than `needed` rows.
+        """Merge the smallest group into the nearest, while it risks getting fewer than `needed` calibration rows.
 
-        "Too probably": P(Binomial(n_calibration, the group's share of training rows) < needed) > 0.001. With
-        ``merge=False``, never.
+        The risk is P(Binomial(n_calibration, share of training rows) < needed) > 0.001. Not done with ``merge=False``.
         """
         while self.merge and self.n_groups_ > 1:
             counts = np.bincount(self.group_of_, weights=self.counts_).astype(np.float64)
@@ -336,13 +336,13 @@ class KMeansPartition(BaseEstimator):
 
 
 def _is_too_small(counts: NDArray[Any], group: int, n_calibration: int, needed: int) -> bool:
-    """Return whether a group would too probably get fewer than `needed` of the calibration rows."""
+    """Return whether a group's risk of getting fewer than `needed` calibration rows is above `MERGE_RISK`."""
     return bool(stats.binom.cdf(needed - 1, n_calibration, counts[group] / counts.sum()) > MERGE_RISK)
 
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Find the libraries that have threads, which takes longer than a K-means fit."""
+    """Find the libraries that use threads. This takes longer than a K-means fit, so it is done once."""
     return ThreadpoolController()
 
 
@@ -350,13 +350,13 @@ def _threads() -> ThreadpoolController:
 
 
 class GroupPartition(BaseEstimator):
-    """A user's own groups (Mondrian conformal prediction). They are never merged.
+    """Your own groups (Mondrian conformal prediction). They are never merged.
 
     Parameters
     ----------
     by : column, list of columns, or callable
-        Column names (positions for arrays) whose values are the groups, or a function of X that returns a label per
-        row.
+        The columns whose values are the groups: names, or positions for arrays. Or a function of X that returns one
+        label per row.
 
     Attributes
     ----------
@@ -379,9 +379,9 @@ class GroupPartition(BaseEstimator):
     def fit(
         self, X: Table, y: FloatArray, bounds: FloatArray, weights: Weights = None, random_state: Seed = None
     ) -> Self:
-        """Find the groups that appear, and sort them."""
+        """Find the groups that appear in X, and sort them."""
         keys = self._keys(X)
-        # A label must not depend on the other rows, as one by quantiles of X does.
+        # A row's label must not depend on the other rows, as a label by quantiles of X would.
         if callable(self.by) and len(X) > 1 and not keys[::2].equals(self._keys(take_rows(X, np.arange(0, len(X), 2)))):
             raise ValueError(
                 "by(X) must give a row the same label whatever rows it comes with, but labels change when half of "
@@ -399,7 +399,7 @@ class GroupPartition(BaseEstimator):
         if (groups >= 0).all() or callable(self.by):
             return groups
 
-        # A number that was text in `fit`, or text that was a number, is the same value (see `known_values`).
+        # What is a number here may have been text in `fit`, or the other way round (see `known_values`).
         columns = []
         for j in range(keys.nlevels):
             values = pd.Series(keys.get_level_values(j), dtype=object)
@@ -409,7 +409,7 @@ class GroupPartition(BaseEstimator):
         return np.asarray(self.keys_.get_indexer(keys), dtype=np.intp)
 
     def describe(self) -> pd.DataFrame:
-        """Return each group's rule: the values that make it."""
+        """Return each group's rule in words: the values that its rows share."""
         names = ["group"] if callable(self.by) else self._columns()
         rows = [key if isinstance(key, tuple) else (key,) for key in self.keys_]
         rules = [" and ".join(map(value_rule, names, row)) for row in rows]
@@ -426,7 +426,7 @@ class GroupPartition(BaseEstimator):
         return columns
 
     def _keys(self, X: Table) -> pd.Index[Any]:
-        """Return each row's value or values."""
+        """Return each row's key: its values in the columns, or the function's label."""
         if callable(self.by):
             labels = _as_keys(self.by(X))
             if labels.shape != (len(X),):
@@ -443,13 +443,13 @@ class GroupPartition(BaseEstimator):
 
 
 def _as_keys(values: Any) -> NDArray[np.object_]:
-    """Return values as they are, whatever their common type would be, with one kind of missing value."""
+    """Return values as objects, so that each keeps its type; missing values of any kind become NaN."""
     keys = np.asarray(values, dtype=object)
     return np.where(pd.isna(keys), np.nan, keys)
 
 
 def _sort_key(key: Any) -> tuple[Any, ...]:
-    """Sort numbers by size, everything else by its text, missing values last, also when a column holds all three."""
+    """Return a sort key: numbers come first, by size, then everything else, by its text, and missing values last."""
     return tuple(
         (2, 0, "") if pd.isna(value) else (0, value, "") if isinstance(value, numbers.Real) else (1, 0, str(value))
         for value in (key if isinstance(key, tuple) else (key,))
@@ -462,35 +462,35 @@ def _sort_key(key: Any) -> tuple[Any, ...]:
 class ScorePartition(BaseEstimator):
     """Groups of rows with about the same predicted difficulty: the conformity score's quantile, given the features.
 
-    1. A quantile regressor learns the scores' quantile at the coverage from the features. Scores are out-of-fold: the
-       bounds of a training row come from a quantile model that has not seen it. (Scores of rows that the model knows
-       are too small, and groups made from them help no more than one group does.)
-    2. The predicted difficulties of the training rows are cut at their quantiles, into groups of about the same size.
-    3. Groups that would probably get too few calibration rows are merged with a neighbour (`merge_small`).
-    4. A new row belongs to the group that its predicted difficulty falls in.
+    1. Learn the scores' quantile at the coverage from the features. The scores are out-of-fold: each training row's
+       bounds come from a quantile model that has not seen it. Scores of rows that the model knows are too small, and
+       groups made from them help no more than one group does.
+    2. Cut the training rows' predicted difficulties at their quantiles, into groups of about the same size.
+    3. Merge groups that would probably get too few calibration rows with a neighbour (`merge_small`).
+    4. Give each new row the group that its predicted difficulty falls in.
 
-    The right offset of a row is just that quantile; in a group of rows that are alike in it, one offset fits all. With
-    a quantile model that is right everywhere, difficulties are alike everywhere, and the groups are as good as one.
-    `ICQR` makes the out-of-fold scores, which costs five more fits of its quantile model (none, if that is `prefit` or
-    `ResidualQuantiles`, which has been cross-fitted already).
+    The difficulty of a row is the offset that it needs, so one offset fits a whole group. If the quantile model is
+    right everywhere, all rows are equally difficult, and these groups do no better than one group. `ICQR` computes the
+    out-of-fold scores. This costs five more fits of its quantile model, or none if the model is `prefit` or
+    `ResidualQuantiles`, which is cross-fitted already.
 
     Parameters
     ----------
     n_groups : int, default=8
         The number of groups, before merging.
     estimator : estimator, optional
-        What predicts the difficulty, see `QuantileModel`. By default a HistGradientBoostingRegressor with small trees,
-        whatever the quantile model of `ICQR` is: it takes missing values and categories, and finds what a linear model
-        left.
+        The model that predicts the difficulty; see `QuantileModel`. By default a HistGradientBoostingRegressor with
+        small trees, whatever the quantile model of `ICQR` is. It takes missing values and categories, and finds what a
+        linear model missed.
 
     Attributes
     ----------
     model_ : QuantileModel
         Predicts the difficulty.
     edges_ : array
-        Difficulties that part the groups; group g is above ``edges_[g - 1]`` and up to ``edges_[g]``.
+        The difficulties between the groups; group g is above ``edges_[g - 1]`` and up to ``edges_[g]``.
     counts_ : array
-        Training rows in each group.
+        Number of training rows in each group.
 
     Examples
     --------
@@ -504,7 +504,7 @@ class ScorePartition(BaseEstimator):
     """
 
     needs_weights = False
-    needs_scores = True  # ICQR then hands over out-of-fold bounds and their scores
+    needs_scores = True  # so that ICQR passes out-of-fold bounds and their scores
 
     def __init__(self, n_groups: int = 8, estimator: Any = None) -> None:
         self.n_groups = n_groups
@@ -520,16 +520,16 @@ class ScorePartition(BaseEstimator):
         scores: FloatArray | None = None,
         coverage: float = 0.9,
     ) -> Self:
-        """Learn to predict scores, and cut. Weights are ignored: the regressor finds the columns that matter.
+        """Learn to predict scores, and cut them into groups. Weights are ignored: the regressor weighs columns itself.
 
         Parameters
         ----------
         X, y, bounds : table and arrays
-            Training rows, and their raw quantiles (n, levels), out-of-fold.
+            Training rows, and their raw out-of-fold quantiles, (n, levels).
         scores : array of shape (n, sides), optional
-            Their conformity scores. By default the distance out of the first and last column of `bounds`.
+            The rows' conformity scores. By default, how far y lies outside the first and last column of `bounds`.
         coverage : float, default=0.9
-            The scores' quantile that is predicted.
+            The quantile of the scores to predict.
         """
         self.check_parameters()
         if scores is None:
@@ -541,8 +541,8 @@ class ScorePartition(BaseEstimator):
         return self
 
     def regressor(self, seed: int | None) -> QuantileModel:
-        """Return what will predict the difficulty, not fitted yet."""
-        # A quantile far out needs many rows in a leaf.
+        """Return the unfitted model that will predict the difficulty."""
+        # An extreme quantile needs many rows in each leaf.
         default = HistGradientBoostingRegressor(max_leaf_nodes=8, min_samples_leaf=40, early_stopping=False)
         return QuantileModel(seeded(default if self.estimator is None else self.estimator, seed or 0))
 
@@ -556,19 +556,19 @@ class ScorePartition(BaseEstimator):
         return np.searchsorted(self.edges_, self.model_.predict(X)[:, 0])
 
     def merge_small(self, n_calibration: int, needed: int) -> None:
-        """Merge the smallest group with its smaller neighbour, while it would too probably get too few rows."""
+        """Merge the smallest group with its smaller neighbour, while it risks getting too few calibration rows."""
         while self.n_groups_ > 1:
             smallest = int(self.counts_.argmin())
             if not _is_too_small(self.counts_, smallest, n_calibration, needed):
                 return
-            sides = [j for j in (smallest - 1, smallest + 1) if 0 <= j < self.n_groups_]
-            first = min(smallest, min(sides, key=lambda j: self.counts_[j]))
+            neighbours = [j for j in (smallest - 1, smallest + 1) if 0 <= j < self.n_groups_]
+            first = min(smallest, min(neighbours, key=lambda j: self.counts_[j]))
             self.edges_ = np.delete(self.edges_, first)
             self.counts_[first] += self.counts_[first + 1]
             self.counts_ = np.delete(self.counts_, first + 1)
 
     def describe(self) -> pd.DataFrame:
-        """Return what each group is: its place among the groups, and the scores predicted for its rows."""
+        """Return each group's rule in words: its place among the groups, and the range of its predicted scores."""
         edges = [f"{edge:.3g}" for edge in self.edges_]
         scores = [f"{low} < predicted score ≤ {high}" for low, high in pairwise(edges)]
         if edges:
@@ -583,11 +583,11 @@ class ScorePartition(BaseEstimator):
         if isinstance(self.estimator, type):
             raise ValueError(f"estimator must be a model, {self.estimator.__name__}(…), got the class")
         if not isinstance(self.estimator, QuantileModel):
-            find_quantile_library(core_of(bare(self.estimator)).model)  # which raises if it can't predict quantiles
+            find_quantile_library(core_of(bare(self.estimator)).model)  # raises if it can't predict quantiles
 
 
 def cut(difficulty: FloatArray, n_groups: int) -> FloatArray:
-    """Return the edges that part difficulties into groups of about the same size; equal ones stay together.
+    """Return the edges that cut difficulties into groups of about the same size; equal values stay together.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""partition="auto": which partition, from training rows alone."""
+"""partition="auto": choose a partition from training rows alone."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from icqr.conformity import Conformity
 from icqr.partition import KMeansPartition, ScorePartition, WholePartition, cut
 from icqr.quantiles import cross_fit
 
-#: Numbers of difficulty groups that are tried.
+#: Numbers of difficulty groups to try.
 SIZES = (2, 4, 8, 16)
-#: A group gets at least about so many calibration rows. With 100 its offset's own error costs some 0.5 % of width.
+#: A group gets at least about this many calibration rows. With 100, its offset's own error costs some 0.5 % of width.
 ROWS = 100
-#: Training rows are parted so often, at random, into rows that calibrate and rows that are judged.
+#: Training rows are split at random this many times, into rows to calibrate with and rows to judge on.
 SPLITS = 10
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A partition to choose from, and the labels that stand for it on training rows.
+    """A partition to choose from, and its labels of the training rows.
 
-    Labels by a regressor of scores are out-of-fold: those of rows it knows would flatter it.
+    Labels by difficulty are out-of-fold: labels of rows that the regressor knows would flatter the candidate.
     """
 
     kind: str
@@ -42,10 +42,10 @@ class Candidate:
 
 
 def group_numbers(n_train: int, n_calibration: int, coverage: float, symmetric: bool) -> list[int]:
-    """Return the numbers of groups by difficulty that can be tried; none if rows are too few for more than one group.
+    """Return the numbers of difficulty groups to try; none if there are too few rows for more than one group.
 
-    Each group needs about 100 calibration rows, and the training rows that calibrate a candidate must be enough to
-    calibrate one group.
+    Each group needs about 100 calibration rows. The training rows that calibrate a candidate, at most half, must be
+    enough for one group.
 
     Examples
     --------
@@ -68,25 +68,25 @@ def select(
     n_calibration: int,
     seed: int,
 ) -> tuple[Any, pd.DataFrame]:
-    """Return the partition that has the most groups at no cost, fitted, and a table of all that were tried.
+    """Return the partition with the most groups at no cost, fitted, and a table of all candidates.
 
-    1. Candidates: one group; K-means clusters; 2, 4, 8 and 16 groups by predicted difficulty. Each group of a candidate
-       will have about 100 calibration rows or more: on small data, one group is all there is; nor are there others
-       where the training rows are too few to judge them.
-    2. Ten times, as many training rows as there will be calibration rows (at most half) calibrate each candidate, and
-       the others judge it, on out-of-fold bounds: a row's loss is the sum of the pinball losses of its bounds, which
-       is the interval score up to a factor.
-    3. A candidate is as good as the best one if its mean loss is larger by no more than one standard error, that of the
-       mean of the rows' differences.
-    4. Of those, the one with the most groups: coverage holds in each, so that more groups promise more. K-means
-       clusters, which say less about difficulty, are taken where nothing else is as good.
+    1. The candidates are one group, K-means clusters, and 2, 4, 8 and 16 groups by predicted difficulty. Each group
+       must have about 100 calibration rows or more. If there are too few rows for that, or too few training rows to
+       judge candidates, one group is the only one.
+    2. Ten times, draw training rows to calibrate each candidate, as many as there will be calibration rows (at most
+       half). Judge it on the other rows, with out-of-fold bounds: a row's loss is the sum of its bounds' pinball
+       losses, which is the interval score up to a factor.
+    3. A candidate is as good as the best one if its mean loss is larger by at most one standard error of the mean
+       difference between their rows.
+    4. Of those, take the one with the most groups: coverage holds in each group, so more groups promise more. K-means
+       clusters say less about difficulty, so they are taken only if nothing else is as good.
 
     Parameters
     ----------
     rows : Rows
         The training rows.
     bounds : array of shape (n, 3)
-        Their raw bounds, out-of-fold; not looked at where there is one candidate only (`group_numbers`).
+        The rows' raw bounds, out-of-fold. Not used if there is only one candidate (`group_numbers`).
     weights : array, optional
         The columns' importance; by default all equal.
     conformity : Conformity
@@ -96,12 +96,12 @@ def select(
     n_calibration : int
         The number of calibration rows there will be.
     seed : int
-        Seed of clusters, folds and splits.
+        Seed for clusters, folds and splits.
 
     Returns
     -------
     partition : partition
-        The chosen one.
+        The chosen partition.
     table : DataFrame
         A row per candidate: `partition`, `groups`, `loss`, `difference` from the best with its `standard_error`, and
         whether it was `chosen`.
@@ -124,7 +124,7 @@ def select(
     if sizes:
         scores = conformity.scores(bounds, rows.y)
         candidates.append(_clusters(rows, bounds, weights, n_calibration, seed))
-        # Each row's predicted difficulty, by a model that has not seen it.
+        # Predict each row's difficulty by a model that has not seen the row.
         regressor = ScorePartition().regressor(seed)
         difficulty = cross_fit(regressor, rows.X, scores.max(axis=1), (float(coverage),), seed)[1][:, 0]
         for size in sizes:
@@ -158,7 +158,7 @@ def select(
 def _clusters(rows: Rows, bounds: FloatArray, weights: FloatArray | None, n_calibration: int, seed: int) -> Candidate:
     clusters = KMeansPartition()
     with warnings.catch_warnings():
-        # About clusters that explain little, or a single one: others are chosen then.
+        # If clusters explain little, or there is only one, another candidate is chosen: no need to warn.
         warnings.simplefilter("ignore", UserWarning)
         clusters.fit(rows.X, rows.y, bounds, weights=weights, random_state=seed)
     clusters.merge_small(n_calibration, ROWS)
@@ -175,7 +175,7 @@ def _losses(
     n_calibration: int,
     seed: int,
 ) -> FloatArray:
-    """Return (candidates, rows) losses, each row's the mean over the splits in which it was judged."""
+    """Return (candidates, rows) losses: each row's mean loss over the splits in which it was judged."""
     n_calibrating = min(n_calibration, len(y) // 2)
     rng = np.random.default_rng(seed)
     sums, times = np.zeros((len(candidates), len(y))), np.zeros(len(y))
@@ -189,7 +189,7 @@ def _losses(
                 conformity, scores[calibrating], labels[calibrating], candidate.n_groups, "pooled"
             )
             with warnings.catch_warnings():
-                # With fewer training than calibration rows, a group may be too small here and large enough there.
+                # A group may be too small here but large enough in the end, if there are more calibration rows then.
                 warnings.simplefilter("ignore", UserWarning)
                 offsets = calibration.offsets(coverage, labels[judged])
             intervals = conformity.intervals(bounds[judged], offsets)
@@ -199,7 +199,7 @@ def _losses(
 
 
 def pinball(intervals: FloatArray, y: FloatArray, side: str, coverage: float) -> FloatArray:
-    """Return each row's sum of the pinball losses of its bounds; a side that is not asked for has none.
+    """Return the sum of each row's pinball losses, one per bound; a side that was not asked for has none.
 
     Examples
     --------
