@@ -35,8 +35,8 @@ __all__ = [
     "save",
 ]
 
-# Names are imported when they are first used (PEP 562): NumPy, pandas and scikit-learn take a second or more, which
-# `icqr --help` and completion in the shell should not have to wait for.
+# Names are imported when they are first used (PEP 562). NumPy, pandas and scikit-learn take a second or more to import,
+# and `icqr --help` and shell completion should not have to wait for them.
 _HOMES = {
     "auditing": ("audit", "compare", "plan"),
     "importance": ("PermutationImportance",),
@@ -49,7 +49,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("calibration", "dask", "datasets", "metrics", "neural", "persistence", "plots", "streaming")
 
-if not typing.TYPE_CHECKING:  # a type checker would take any name for one that is here
+if not typing.TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> typing.Any:
         if name in _MODULES:

@@ -27,7 +27,7 @@ INFINITE = "certain (infinite interval)"
 REFUSED = "none (too few calibration rows)"
 #: Keep every score up to this many; above it, keep only those that the requested coverages need.
 MOST_SCORES = 5_000_000
-#: Coverages that can be requested of a calibration that keeps only some scores, besides the model's own.
+#: If only some scores are kept, these are the coverages you can still ask for, besides the model's own.
 COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
 
@@ -35,7 +35,7 @@ COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99
 
 
 def check_coverage(coverage: Any) -> Fraction:
-    """Return `coverage` as the fraction that its decimal digits say: 0.9 is 9/10, not the nearest double.
+    """Check `coverage`, and return it as the fraction that its digits say: 0.9 is 9/10, not the nearest double.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def check_coverage(coverage: Any) -> Fraction:
 
 @lru_cache(maxsize=1000, typed=True)
 def _from_digits(coverage: float) -> Fraction:
-    return Fraction(str(coverage))  # kept, because parsing takes longer than predicting a row
+    return Fraction(str(coverage))  # cached, because parsing takes longer than predicting a row
 
 
 def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None = None) -> int:
@@ -69,14 +69,14 @@ def conformal_rank(n: int, coverage: float | Fraction, confidence: float | None 
     coverage : float
         The wanted coverage, strictly between 0 and 1.
     confidence : float, optional
-        If given, the smallest rank whose coverage is at least `coverage` for this share of all calibration sets
-        (the coverage that rank k gives is distributed as Beta(k, n + 1 - k)); without it the promise is on
-        average over calibration sets.
+        The share of calibration sets for which the coverage must be at least `coverage`; you get the smallest such
+        rank. (The coverage of rank k is distributed as Beta(k, n + 1 - k).) By default the promise holds on average
+        over calibration sets.
 
     Returns
     -------
     int
-        A rank from 1 to n + 1. Rank n + 1 says that no finite offset exists: the n scores are too few.
+        A rank from 1 to n + 1. Rank n + 1 means that no finite offset exists, because n scores are too few.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def _tails(coverage: float | Fraction, side: str) -> tuple[Fraction | None, Frac
 
 @lru_cache(maxsize=1000, typed=True)
 def quantile_levels(coverage: float | Fraction, side: str) -> tuple[float, ...]:
-    """Return the quantile levels a quantile model must predict: the bounds' and the median's, ascending.
+    """Return the levels that a quantile model must predict, for the bounds and the median, in ascending order.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def quantile_levels(coverage: float | Fraction, side: str) -> tuple[float, ...]:
 def bounds_from_quantiles(quantiles: FloatArray, coverage: float | Fraction, side: str) -> FloatArray:
     """Return (n, 3) lower, median and upper from quantiles at `quantile_levels`; a missing side is infinite."""
     if side == "both":
-        return quantiles  # these three, in this order
+        return quantiles  # they are lower, median and upper already
     levels = quantile_levels(coverage, side)
     lower, upper = _tails(coverage, side)
     median = quantiles[:, levels.index(0.5)]
@@ -174,10 +174,10 @@ def bounds_from_quantiles(quantiles: FloatArray, coverage: float | Fraction, sid
 
 @dataclass(frozen=True)
 class Calibration:
-    """Sorted calibration scores per group: any coverage can be asked of them.
+    """The sorted calibration scores of each group. They give offsets for any coverage.
 
-    Group g is `scores[g]`; label -1 is a row of no known group. A group is too small when its rank is larger than its
-    number of scores. Then `small_groups` says what happens:
+    The scores of group g are `scores[g]`; label -1 is for rows of no known group. A group is too small if its rank is
+    larger than its number of scores. Then `small_groups` says what it gets:
 
     - ``"pooled"``: the larger of all rows' offset and the group's largest score, with a warning; nothing is promised;
     - ``"infinite"``: an infinite interval, which keeps the promise;
@@ -188,14 +188,14 @@ class Calibration:
     conformity : Conformity
         The score.
     scores : tuple of arrays
-        For each group, (n_g, 1) scores, or (n_g, 2) with one offset per side; each column sorted. Last those of rows
-        of no known group.
+        Each group's scores: (n_g, 1), or (n_g, 2) with one offset per side. Each column is sorted. The last entry is
+        for rows of no known group.
     small_groups : {"pooled", "infinite", "error"}
         What to do with a group that is too small.
     guarantee : str
         What holds in the groups that are large enough.
     novelty : Novelty, optional
-        The calibration rows' distances from their group's centre, with which new rows are compared.
+        The calibration rows' distances from their group's centre, to compare new rows with.
 
     Examples
     --------
@@ -222,7 +222,7 @@ class Calibration:
         guarantee: str = "marginal",
         novelty: Novelty | None = None,
     ) -> Calibration:
-        """Sort (n, sides) scores by group; rows of no known group (-1, or not below `n_groups`) count as pooled."""
+        """Sort (n, sides) scores by group. Rows with other labels than 0 to `n_groups` - 1 belong to no known group."""
         return Calibration(conformity, sort_by_group(scores, labels, n_groups), small_groups, guarantee, novelty)
 
     @property
@@ -235,7 +235,7 @@ class Calibration:
         return self._ranks(coverage, np.arange(len(self.scores)))[0]
 
     def too_small(self, coverage: float | Fraction) -> NDBool:
-        """Return for which groups no finite offset exists."""
+        """Return which groups have too few scores for a finite offset."""
         return self._ranks(coverage, np.arange(len(self.scores)))[1]
 
     def offsets(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
@@ -243,7 +243,7 @@ class Calibration:
         return self.offset_table(coverage, labels)[labels]
 
     def offset_table(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
-        """Return (groups + 1, 2) offsets, filled in only for the groups of these labels; the last is for -1."""
+        """Return (groups + 1, 2) offsets, filled in only for the groups of these labels; the last row is for -1."""
         present = np.zeros(len(self.scores), dtype=np.bool_)
         present[labels] = True
         groups = np.flatnonzero(present)
@@ -255,7 +255,7 @@ class Calibration:
         return table
 
     def check_enough(self, coverage: float | Fraction) -> None:
-        """Raise where no row can have a finite interval, unless infinite ones are wanted."""
+        """Raise if no row can have a finite interval, unless `small_groups` allows infinite ones."""
         total, symmetric = int(self.sizes.sum()), self.conformity.symmetric
         if self.small_groups != "infinite" and total < rows_needed(coverage, symmetric):
             raise ValueError(too_few_rows(total, coverage, symmetric))
@@ -265,7 +265,7 @@ class Calibration:
         groups = np.arange(len(self.scores))
         ranks, small = self._ranks(coverage, groups)
         offsets = self._offsets_at(coverage, groups, ranks, small)
-        sizes = np.append(self.sizes[:-1], 0)  # rows of no known group are not ranked
+        sizes = np.append(self.sizes[:-1], 0)  # rows of no known group have no rank
         keeps_promise = self.small_groups == "infinite"
         symmetric, side = self.conformity.symmetric, self.conformity.side
         promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
@@ -286,15 +286,15 @@ class Calibration:
         )
         without_promise = int(self.sizes[small].sum())
         if rows_needed(coverage, symmetric) == 1:
-            # Too small then means empty, and an empty group has no share to show. How often a new row falls into one
-            # is at most, in expectation, the share of groups of a single row (leave that row out, and it is new).
+            # Only empty groups are too small here, and they have no rows to count. Count single rows instead: leave
+            # such a row out, and it is a new row in an empty group. In expectation, new rows are there no more often.
             without_promise += int((self.sizes[:-1] == 1).sum())
         unpromised = 0.0 if keeps_promise else without_promise / max(int(self.sizes.sum()), 1)
         return Certificate(float(coverage), self.guarantee, table, unpromised)
 
     def _ranks(self, coverage: float | Fraction, groups: IntArray) -> tuple[IntArray, NDBool]:
-        """Return the ranks of these groups' offsets, and which groups have too few scores for theirs."""
-        # The last group is the rows of no known group: their scores are not ranked together.
+        """Return the ranks of these groups' offsets, and which groups have fewer scores than that."""
+        # The last entry is for rows of no known group. They are not one group, so their scores have no rank.
         sizes = np.where(groups == len(self.scores) - 1, 0, self.sizes[groups])
         level = offset_level(coverage, self.conformity.symmetric)
         rank_of = {n: conformal_rank(n, level) for n in set(sizes.tolist())}
@@ -302,7 +302,7 @@ class Calibration:
         return ranks, ranks > sizes
 
     def _offsets_at(self, coverage: float | Fraction, groups: IntArray, ranks: IntArray, small: NDBool) -> FloatArray:
-        """Return (groups, 2) offsets: the score of each group's rank, NaN for groups that get none."""
+        """Return (groups, 2) offsets: each group's score at its rank, or what `small_groups` says; NaN for none."""
         offsets = np.full((len(groups), 2), np.inf if self.small_groups == "infinite" else np.nan)
         for i in np.flatnonzero(~small).tolist():
             offsets[i] = self._score(int(groups[i]), int(ranks[i]))
@@ -313,7 +313,7 @@ class Calibration:
         return offsets
 
     def _score(self, group: int, rank: int) -> FloatArray:
-        """Return a group's score of this rank, on each side."""
+        """Return a group's score at this rank, on each side."""
         return np.asarray(self.scores[group][rank - 1])
 
     def _pooled_offset(self, coverage: float | Fraction) -> FloatArray:
@@ -321,12 +321,12 @@ class Calibration:
         return np.array([conformal_quantile(side, level) for side in np.concatenate(self.scores).T])
 
     def _refuses(self, coverage: float | Fraction) -> bool:
-        """Return whether groups that are too small get no interval at all."""
+        """Return whether groups that are too small get an error, not an interval."""
         too_few = self.sizes.sum() < rows_needed(coverage, self.conformity.symmetric)
         return self.small_groups == "error" or bool(self.small_groups == "pooled" and too_few)
 
     def _answer_small(self, coverage: float | Fraction, small: IntArray) -> None:
-        """Raise or warn about the groups that are too small."""
+        """Raise or warn about groups that are too small."""
         self.check_enough(coverage)
         groups, most_named = small[small < len(self.scores) - 1], 5
         named = [f"group {group} has {self.sizes[group]}" for group in groups[:most_named]]
@@ -350,7 +350,7 @@ class Calibration:
 
 
 def sort_by_group(scores: FloatArray, labels: IntArray, n_groups: int) -> tuple[FloatArray, ...]:
-    """Return each group's scores, and last those of rows of no known group; each column sorted.
+    """Return each group's scores, with each column sorted; the last entry is for rows of no known group.
 
     Examples
     --------
@@ -368,20 +368,20 @@ def sort_by_group(scores: FloatArray, labels: IntArray, n_groups: int) -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class SelectedCalibration(Calibration):
-    """A calibration by more scores than are kept: exact for the coverages it was made for, and for no other.
+    """A calibration that keeps only some of its scores: exact for the coverages it was made for, and for no others.
 
     Parameters
     ----------
     conformity, scores, small_groups, guarantee, novelty
-        As in `Calibration`; `scores` holds only some of each group's scores, the largest among them.
+        As in `Calibration`, but `scores` holds only some of each group's scores, always with the largest.
     kept : tuple of arrays
-        Their ranks, from 1.
+        The ranks of those scores, from 1.
     counts : array
         Number of calibration rows in each group; the last entry is the rows of no known group.
     pooled_scores, pooled_ranks : arrays
-        The same of all rows together.
+        The kept scores and their ranks for all rows together.
     coverages : tuple of str
-        The coverages that it was made for, as they were given.
+        The coverages that it was made for, as the user wrote them.
 
     Examples
     --------
@@ -425,7 +425,7 @@ class SelectedCalibration(Calibration):
 
 @dataclass(frozen=True, kw_only=True)
 class NoCalibration(Calibration):
-    """Raw bounds as they are: offsets of zero, nothing promised, and no other coverage than the fitted one.
+    """Raw bounds as they are: offsets of zero, no promise, and only the fitted coverage.
 
     Examples
     --------
@@ -447,14 +447,14 @@ class NoCalibration(Calibration):
         return np.zeros((len(self.scores), 2))
 
     def certificate(self, coverage: float | Fraction) -> Certificate:
-        """Promise nothing: one group without calibration rows and with offsets of zero."""
+        """Return a certificate without a promise: one group, no calibration rows, offsets of zero."""
         self._check_own(coverage)
         row: dict[str, Any] = {"group": 0, "n": 0, "rank": 0, "offset_lower": 0.0, "offset_upper": 0.0, "promised": 0.0}
         row |= {"guarantee": self.guarantee, "band_lower": math.nan, "band_upper": math.nan}
         return Certificate(float(self.coverage), self.guarantee, pd.DataFrame([row, {**row, "group": -1}]), 1.0)
 
     def check_enough(self, coverage: float | Fraction) -> None:
-        """Ask for no calibration rows."""
+        """Do nothing: no calibration rows are needed."""
 
     def _check_own(self, coverage: float | Fraction) -> None:
         if check_coverage(coverage) != check_coverage(self.coverage):
@@ -465,7 +465,7 @@ class NoCalibration(Calibration):
 
 
 def needed_ranks(n: int, coverages: Iterable[float | Fraction], symmetric: bool) -> IntArray:
-    """Return the ranks of n scores that the coverages need, and the largest.
+    """Return the ranks, among n scores, that the coverages need, and the largest rank.
 
     Examples
     --------
@@ -477,7 +477,7 @@ def needed_ranks(n: int, coverages: Iterable[float | Fraction], symmetric: bool)
 
 
 def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) -> Calibration:
-    """Return a calibration with no more scores than some coverages need; for these it has the same offsets.
+    """Return a calibration with only the scores that these coverages need; its offsets for them are the same.
 
     Examples
     --------
@@ -490,7 +490,7 @@ def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) 
         return calibration
     groups = (*calibration.scores, np.sort(np.concatenate(calibration.scores), axis=0))
     ranks = [needed_ranks(len(group), coverages, calibration.conformity.symmetric) for group in groups]
-    scores = [group[kept - 1] for group, kept in zip(groups, ranks, strict=True)]
+    scores = [group[group_ranks - 1] for group, group_ranks in zip(groups, ranks, strict=True)]
     return SelectedCalibration(
         calibration.conformity,
         tuple(scores[:-1]),
@@ -507,12 +507,12 @@ def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is promised, at one coverage.
+    """What is promised at one coverage.
 
     Attributes
     ----------
     coverage : float
-        The coverage asked for.
+        The coverage that you asked for.
     guarantee : str
         What holds in the groups that are large enough: "group-wise", "marginal", or "approximate (...)".
     groups : DataFrame
@@ -530,8 +530,8 @@ class Certificate:
     @property
     def marginal(self) -> float:
         """What is promised for all rows together: the coverage minus the share of rows without a promise."""
-        # The share is that of the calibration rows, and a group is small when it drew few of them, so its true share is
-        # larger. This does not break the promise: the group's largest score alone covers n / (n + 1) of its rows.
+        # The share is counted on calibration rows. A small group drew few of them, so its true share may be larger. The
+        # promise holds all the same, because the group's largest score alone covers n / (n + 1) of its rows.
         return max(self.coverage - self.unpromised, 0.0)
 
     def __str__(self) -> str:
@@ -550,7 +550,7 @@ class Certificate:
 
 
 def too_few_rows(n_samples: int, coverage: float | Fraction, symmetric: bool) -> str:
-    """Return the sentence that no finite interval exists with so few calibration rows, and how many are needed."""
+    """Return an error message that says how many calibration rows a finite interval needs."""
     kind = "" if symmetric else " with one offset per side"
     return (
         f"coverage={float(coverage):g}{kind} needs at least {rows_needed(coverage, symmetric)} calibration rows for a "

@@ -1,8 +1,8 @@
-"""Conformity scores: how far y lies outside its bounds, and the interval that a given offset means.
+"""Conformity scores: how far y lies outside its bounds, and the interval that an offset gives.
 
-A score and a bound are each a few operations away from y, and each operation rounds. Scores are rounded up and bounds
-outwards, each operation by its exact error and so by one double at most, never more than needed: every y whose score
-is at most the offset lies inside, and where arithmetic is exact nothing moves.
+Scores and bounds take a few operations, and each operation rounds. We round scores up and bounds outwards, so that
+every y whose score is at most the offset lies inside. Each operation looks at its exact error, and moves its result by
+one double at most. Where arithmetic is exact, nothing moves.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _OUTWARDS = np.array([-1.0, 1.0])  # the directions in which the lower and the u
 
 @dataclass(frozen=True)
 class Conformity:
-    """How far y lies outside its bounds, and the interval that a given offset means.
+    """How far y lies outside its bounds, and the interval that an offset gives.
 
     Parameters
     ----------
     kind : {"cqr", "cqr-r", "cqr-m"}
-        Distance to the nearer bound as it is; divided by the width; divided by that bound's distance to the median.
+        The score: distance to the nearer bound; the same over the width; or over that bound's distance to the median.
     symmetric : bool
-        One offset for both bounds, or one for each.
+        True: one offset for both bounds. False: one for each.
     side : {"both", "lower", "upper"}
-        Which bounds there are. With one bound there is no width: both scaled scores then divide by its distance to the
+        Which bounds there are. With one bound there is no width, so both scaled scores divide by its distance to the
         median.
     floor : float
         Smallest divisor of the scaled scores.
@@ -59,7 +59,7 @@ class Conformity:
     y_max: float = math.inf
 
     def scores(self, bounds: FloatArray, y: FloatArray) -> FloatArray:
-        """Return (n, 1) scores, or (n, 2) for the lower and the upper bound when there is one offset per side."""
+        """Return (n, 1) scores, or with one offset per side (n, 2), for the lower and the upper bound."""
         lower, _, upper = bounds.T
         sides = np.column_stack([add_up(lower, -y), add_up(y, -upper)])
         if self.kind != "cqr":
@@ -67,15 +67,15 @@ class Conformity:
         return sides.max(axis=1, keepdims=True) if self.symmetric else sides
 
     def intervals(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
-        """Return (n, 2) intervals: the bounds, widened by each row's offsets; they contain the row's centre."""
+        """Return (n, 2) intervals: the bounds, widened by each row's offsets. They always contain the row's centre."""
         intervals = self._contain_centre(self._moved(bounds, offsets), bounds)
         if math.isfinite(self.y_min) or math.isfinite(self.y_max):
             intervals = np.clip(intervals, self.y_min, self.y_max)
-        intervals += 0.0  # makes -0.0, which people would read, 0.0
+        intervals += 0.0  # turns -0.0 into 0.0, which is nicer to read
         return intervals
 
     def collapsed(self, bounds: FloatArray, offsets: FloatArray) -> NDArray[np.bool_]:
-        """Return which rows' bounds moved in past the centre, where they stop."""
+        """Return which rows' bounds would move inwards past the centre, where they stop."""
         moved = self._moved(bounds, offsets)
         return np.asarray((moved != self._contain_centre(moved, bounds)).any(axis=1))
 
@@ -89,8 +89,8 @@ class Conformity:
             return intervals.copy()  # the other end is infinite: nothing can collapse
         lower, centre, upper = bounds.T
         if self.kind != "cqr-m" and self.symmetric:
-            # Halves first: the sum of two large bounds could overflow. Halving the smallest doubles rounds, hence the
-            # clip.
+            # Halve first, because the sum of two large bounds could overflow. Clip, because halving rounds the smallest
+            # doubles.
             centre = np.clip(lower / 2 + upper / 2, lower, upper)
         contained = np.empty_like(intervals)
         np.minimum(intervals[:, 0], centre, out=contained[:, 0])
@@ -106,12 +106,12 @@ class Conformity:
             else:
                 below = upper - median if self.side == "upper" else median - lower
                 above = median - lower if self.side == "lower" else upper - median
-        # Below coverage 0.5 a single bound lies beyond the median.
+        # For a coverage below 0.5, a single bound lies on the other side of the median: hence the absolute value.
         return np.asarray(np.abs(np.column_stack([below, above])))
 
 
 def width_floor(widths: FloatArray) -> float:
-    """Return the smallest divisor of scaled scores: 1e-3 of the median training width (if 0, of the mean; if 0, 1)."""
+    """Return the smallest divisor of scaled scores: 1e-3 of the median width (if 0, of the mean; if 0 too, 1)."""
     with np.errstate(over="ignore"):
         typical = np.median(widths) or np.mean(widths)
     return max(1e-3 * min(float(typical), LARGEST), _SMALLEST) if typical > 0 else 1.0
@@ -121,7 +121,7 @@ def width_floor(widths: FloatArray) -> float:
 
 
 def _up(value: FloatArray, exact: NDArray[np.bool_]) -> FloatArray:
-    """Return the next double unless exact; an overflow to minus infinity becomes the most negative double."""
+    """Return exact values, and the next double for others. An overflow to minus infinity becomes the lowest double."""
     return np.maximum(np.where(exact, value, np.nextafter(value, np.inf)), -LARGEST)
 
 
@@ -138,7 +138,7 @@ def times_up(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return a * b, rounded towards plus infinity, for b > 0."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = a * b
-        # Mantissas alone: their product neither over- nor underflows.
+        # Use the mantissas alone: their product neither overflows nor underflows.
         error = _product_error(np.frexp(a)[0], np.frexp(b)[0])
         return _up(product, (error <= 0) & (np.abs(product) >= _SMALLEST_NORMAL) | (a == 0))
 
@@ -153,7 +153,7 @@ def divide_up(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _product_error(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return exactly what rounding takes from a * b (Dekker): both are split into halves whose products are exact."""
+    """Return a * b minus its rounded value, exactly (Dekker): a and b are split into halves with exact products."""
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     return np.asarray(a_low * b_low - (((a * b - a_high * b_high) - a_low * b_high) - a_high * b_low))
 

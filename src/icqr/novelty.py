@@ -14,7 +14,7 @@ from icqr._tables import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Novelty:
-    """Calibration rows' sorted distances to their centroid, per group, to tell how unusual a new row's distance is.
+    """Each group's sorted distances from its calibration rows to its centroid. They show how unusual a new row is.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Novelty:
 
     @classmethod
     def merged(cls, parts: Sequence[Novelty]) -> Novelty:
-        """Return what `of` returns for all the rows of several parts together."""
+        """Return the same as `of` would for the rows of all parts together."""
         return cls(
             tuple(np.sort(np.concatenate(group)) for group in zip(*(part.distances for part in parts), strict=True))
         )
@@ -40,7 +40,7 @@ class Novelty:
     def p_values(self, distances: FloatArray, labels: IntArray) -> FloatArray:
         """Return conformal p-values: small means farther from the centroid than the group's calibration rows.
 
-        NaN in a group without calibration rows.
+        They are NaN in a group without calibration rows.
         """
         values = np.full(len(labels), np.nan)
         for group, known in enumerate(self.distances):
@@ -54,16 +54,16 @@ class Novelty:
 
 @dataclass(frozen=True)
 class GroupShift:
-    """Group shares of new rows against those of the calibration rows.
+    """Each group's share of the new rows, next to its share of the calibration rows.
 
     Attributes
     ----------
     table : DataFrame
         A row per group (-1: rows of no known group): `calibration_share`, `new_share`.
     p_value : float
-        Of the chi-squared test that both have the same shares (by 1,999 random tables where counts are small); small
-        means that the mix of groups has changed. Coverage in each group does not depend on the mix, coverage over all
-        rows does.
+        From the chi-squared test that both have the same shares, or from 1,999 random tables if counts are small. A
+        small value means that the mix of groups has changed. This affects the coverage over all rows, but not the
+        coverage in each group.
     """
 
     table: pd.DataFrame
@@ -71,7 +71,7 @@ class GroupShift:
 
 
 def group_shift(calibration_sizes: IntArray, labels: IntArray) -> GroupShift:
-    """Compare new rows' groups with the calibration's: `calibration_sizes` ends with the rows of no known group.
+    """Compare the groups of new rows with the calibration's; `calibration_sizes` ends with rows of no known group.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def group_shift(calibration_sizes: IntArray, labels: IntArray) -> GroupShift:
         return GroupShift(table, 1.0)  # nothing to compare
     statistic, p_value, _, expected = stats.chi2_contingency(counts, correction=False)
     if expected.min() < 5:
-        # The chi-squared distribution is far off for small counts: compare with tables that have the same totals.
+        # The chi-squared distribution is far off for small counts. Compare with random tables of the same totals.
         law = stats.random_table(counts.sum(axis=1), counts.sum(axis=0))
         tables = law.rvs(1999, random_state=np.random.default_rng(0))
         as_far = ((tables - expected) ** 2 / expected).sum(axis=(1, 2)) >= statistic * (1 - 1e-12)
