@@ -1,24 +1,40 @@
-"""The paper's feed-forward quantile network, and ensembles of it."""
+"""The paper's feed-forward quantile network, and ensembles of it.
+
+`QuantileNetwork` is the estimator, `_compiled_program` the network's loss and Adam step on jax, `_Training` the loop
+over epochs, batches and networks, `NetworkReplacer` the quick way to permutation importance.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from copy import copy
+from functools import cache
 from pathlib import Path
-from typing import Self, TypeAlias
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import ArrayLike
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from icqr._files import replacing
 from icqr._messages import imported
 from icqr._tables import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from jax import Array
 
 __all__ = ["QuantileNetwork"]
 
 Layers: TypeAlias = list[tuple[FloatArray, FloatArray]]  # weights (out, in) and biases (out,) of one network
+TrainedArrays: TypeAlias = list[NDArray[np.float32]]  # the same as training leaves them, layer after layer
+State: TypeAlias = "tuple[list[tuple[Array, Array]], Any]"  # a network's layers while it trains, and Adam's moments
 
 _ROWS_PER_BLOCK = 2048  # one block's activations (2048 × 100 doubles) stay in the processor's cache
 
@@ -60,7 +76,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
     random_state : int, RandomState or None
         Network i depends on this and i alone, whatever `n_networks`.
     progress : callable, optional
-        Called now and then with the epochs done and the epochs in all, both summed over the networks.
+        Called after each epoch with the epochs done and the epochs in all, both summed over the networks.
 
     Attributes
     ----------
@@ -115,32 +131,31 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
             Numbers, none missing.
         y : array-like of shape (n,)
         """
-        for library in ("jax", "optax"):  # only a fit needs them
+        for library in ("jax", "optax"):
             imported(library, "training a QuantileNetwork needs", "icqr[neural]")
-        from icqr._network_training import Training
-
         self._check_parameters()
         inputs, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.x_min_ = inputs.min(axis=0)
-        spread = inputs.max(axis=0) - self.x_min_
-        self.x_range_ = np.where(spread > 0, spread, 1.0)
         largest = float(np.abs(target).max())
         if largest > float(np.finfo(np.float32).max):
             raise ValueError(
                 f"y must lie within ±3.4e38, as training is in single precision, got a value of size {largest:g}; "
                 "divide y by a constant"
             )
+
+        self.x_min_ = inputs.min(axis=0)
+        spread = inputs.max(axis=0) - self.x_min_
+        self.x_range_ = np.where(spread > 0, spread, 1.0)
         rows = self._scaled(inputs).astype(np.float32), target.astype(np.float32)
-        networks = Training(self, *rows, seed).train()
+        networks = _Training(self, *rows, seed).run()
 
         arrays = [np.stack(parts) for parts in zip(*networks, strict=True)]
-        self.weights_, self.biases_ = arrays[::2], arrays[1::2]
         if not all(np.isfinite(array).all() for array in arrays):
             raise ValueError(
                 f"learning_rate must be small enough for training to converge, got {self.learning_rate} and weights "
                 "that are not finite; lower it, or divide y by a constant"
             )
+        self.weights_, self.biases_ = arrays[::2], arrays[1::2]
         self.levels_ = tuple(float(level) for level in self.levels)
         return self
 
@@ -198,7 +213,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         for layers in self._networks():
             weights, biases = layers[0]
             for rows in _blocks(len(scaled)):
-                total[rows] += _upwards(layers, scaled[rows] @ weights.T + biases)
+                total[rows] += _upper_layers(layers, scaled[rows] @ weights.T + biases)
         return np.asarray(total / len(self.weights_[0]))[:, columns]
 
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -237,8 +252,119 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
         return scaled
 
 
-def _upwards(layers: Layers, first: FloatArray) -> FloatArray:
-    """Return one network's quantiles (rows, levels) from its first layer before the ReLU, overwriting that."""
+# -- Training ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _compiled_program() -> tuple[Callable[..., State], Callable[..., State]]:
+    """Return two compiled functions: the start of a network, and one Adam step. Only training imports jax."""
+    import jax
+    import jax.numpy as jnp
+    import optax  # type: ignore[import-untyped]
+
+    def adam(learning_rate: Array | float) -> Any:
+        return optax.adam(learning_rate, b1=0.9, b2=0.999, eps=1e-7)  # the constants of Keras
+
+    def start(sizes: tuple[int, ...], seed: Array, index: Array) -> State:
+        glorot = jax.nn.initializers.glorot_uniform(in_axis=-1, out_axis=-2)
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), index), len(sizes) - 1)
+        shapes = zip(sizes[1:], sizes, strict=False)
+        layers = [(glorot(k, shape, jnp.float32), jnp.zeros(shape[0])) for k, shape in zip(keys, shapes, strict=True)]
+        return layers, adam(0.0).init(layers)
+
+    def loss(layers: list[tuple[Array, Array]], X: Array, y: Array, levels: Array, weight_decay: Array) -> Array:
+        values = X.T  # units come before rows, so that nothing else is transposed
+        for depth, (weights, biases) in enumerate(layers):
+            values = weights @ (jax.nn.relu(values) if depth else values) + biases[:, None]
+        tau, error = levels[:, None], y - values
+        pinball = jnp.maximum(tau * error, (tau - 1) * error).mean(axis=1).sum()
+        return pinball + weight_decay * jnp.stack([jnp.square(weights).sum() for weights, _ in layers]).sum()
+
+    def step(
+        state: State, rows: Array, X: Array, y: Array, levels: Array, learning_rate: Array, weight_decay: Array
+    ) -> State:
+        layers, moments = state
+        slopes = jax.grad(loss)(layers, X[rows], y[rows], levels, weight_decay)
+        updates, moments = adam(learning_rate).update(slopes, moments)
+        return optax.apply_updates(layers, updates), moments
+
+    # Drawing random numbers is short work whose compilation is not: it is left without optimization.
+    start_options = {"xla_backend_optimization_level": 0}
+    return jax.jit(start, static_argnums=0, compiler_options=start_options), jax.jit(step, donate_argnums=0)
+
+
+class _Training:
+    """The training of a model's networks on scaled rows; network i depends on these, the parameters and i alone."""
+
+    def __init__(self, model: QuantileNetwork, X: NDArray[np.float32], y: NDArray[np.float32], seed: int) -> None:
+        import jax.numpy as jnp
+
+        self.model, self.seed, self.n = model, seed, len(X)
+        self.start, self.step = _compiled_program()
+        levels = tuple(float(level) for level in model.levels)
+        self.sizes = (X.shape[1], *(int(units) for units in model.hidden), len(levels))
+        numbers = levels, float(model.learning_rate), float(model.weight_decay)
+        self.arguments = [jnp.asarray(array, dtype=jnp.float32) for array in (X, y, *numbers)]
+        self.lock, self.stopped, self.done = Lock(), Event(), 0
+
+        # Files of finished networks are named after all that these depend on.
+        settings = repr((numbers, self.sizes, int(model.epochs), int(model.batch_size), seed, X.shape))
+        self.key = hashlib.sha256(settings.encode() + X.tobytes() + y.tobytes()).hexdigest()[:16]
+
+    def run(self) -> list[TrainedArrays]:
+        """Train all networks, in threads: products this small don't make use of a second core by themselves."""
+        with ThreadPoolExecutor(effective_n_jobs(self.model.n_jobs)) as pool:
+            try:
+                return list(pool.map(self._train_or_read, range(self.model.n_networks)))
+            except BaseException:  # also Ctrl-C: the other threads stop after their present epoch
+                self.stopped.set()
+                raise
+
+    def _train_or_read(self, index: int) -> TrainedArrays:
+        """Train one network, or read it from its file if it was finished before."""
+        if self.model.checkpoint is None:
+            return self._train(index)
+        file = Path(self.model.checkpoint) / f"{self.key}-{index:05d}.npz"
+        if not file.exists():
+            arrays = self._train(index)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(file) as part, part.open("wb") as stream:
+                np.savez(stream, *arrays)
+            return arrays
+
+        try:
+            with file.open("rb") as packed, np.load(packed, allow_pickle=False) as stored:
+                arrays = [stored[name] for name in stored.files]
+        except (ValueError, OSError, EOFError, KeyError, BadZipFile) as error:
+            raise ValueError(f"the checkpoint {file} is damaged; delete this file and fit again") from error
+        self._advance(self.model.epochs)
+        return arrays
+
+    def _train(self, index: int) -> TrainedArrays:
+        """Train one network: in each epoch, an Adam step on each batch of the shuffled rows."""
+        state = self.start(self.sizes, self.seed, index)
+        for epoch in range(self.model.epochs):
+            order = np.random.default_rng([self.seed, epoch, index]).permutation(self.n)
+            for first in range(0, self.n, self.model.batch_size):
+                state = self.step(state, order[first : first + self.model.batch_size], *self.arguments)
+            self._advance(1)
+        return [np.asarray(array) for layer in state[0] for array in layer]
+
+    def _advance(self, epochs: int) -> None:
+        """Count finished epochs and tell the user's callable; stop here if another thread has failed."""
+        with self.lock:
+            if self.stopped.is_set():
+                raise CancelledError
+            self.done += epochs
+            if self.model.progress is not None:
+                self.model.progress(self.done, self.model.n_networks * self.model.epochs)
+
+
+# -- Predicting with replaced columns ----------------------------------------------------------------------------------
+
+
+def _upper_layers(layers: Layers, first: FloatArray) -> FloatArray:
+    """Return one network's (rows, levels) quantiles from its first layer's values before the ReLU, overwriting them."""
     values = first
     for weights, biases in layers[1:]:
         values = np.maximum(values, 0.0, out=values) @ weights.T
@@ -251,16 +377,10 @@ def _blocks(n: int) -> Iterator[slice]:
 
 
 class NetworkReplacer:
-    """Predictions of a fitted `QuantileNetwork` on fixed rows when one column's values are replaced.
+    """Predictions of a fitted network on fixed rows when one column's values are replaced, for permutation importance.
 
-    Made by `QuantileNetwork.replacer`. Replacing column j changes the first layer by the outer product of the change
-    in x_j and the column's weights, and rows whose value stays the same don't change at all; so only the upper layers
-    are computed anew, and only for rows that changed.
-
-    Attributes
-    ----------
-    predicted : ndarray of shape (n, levels)
-        The quantiles of the rows as they are, unsorted; with several networks their mean.
+    Replacing column j changes the first layer by the outer product of the change in x_j and the column's weights. So
+    only the layers above are computed anew, and only for rows whose value changes.
 
     Examples
     --------
@@ -283,20 +403,7 @@ class NetworkReplacer:
         return bool(self._X[:, column].min() < self._X[:, column].max())
 
     def replace(self, column: int, orders: IntArray) -> FloatArray:
-        """Predict as if the column held other rows' values, all other columns unchanged.
-
-        Parameters
-        ----------
-        column : int
-            The column's position.
-        orders : array of shape (R, n)
-            R times the rows from which the n rows take the column's value.
-
-        Returns
-        -------
-        ndarray of shape (R, n, levels)
-            The quantiles, unsorted; with several networks their mean.
-        """
+        """Return (R, n, levels) predictions, not sorted, with the column's values taken in the orders (R, n)."""
         values = self._X[:, column]
         shift = (values[orders] - values) / self._x_range[column]
         repeat, row = np.nonzero(shift)
@@ -304,9 +411,9 @@ class NetworkReplacer:
         for block in _blocks(len(row)):
             # Of each network, the first layer moved by the change of the column, and the layers above it.
             repeats, rows = repeat[block], row[block]
-            moves = [
-                _upwards(layers, first[rows] + np.multiply.outer(shift[repeats, rows], layers[0][0][:, column]))
+            moved = [
+                _upper_layers(layers, first[rows] + np.multiply.outer(shift[repeats, rows], layers[0][0][:, column]))
                 for layers, first in self._networks
             ]
-            quantiles[repeats, rows] = np.mean(moves, axis=0)
+            quantiles[repeats, rows] = np.mean(moved, axis=0)
         return quantiles
