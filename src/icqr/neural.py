@@ -143,12 +143,14 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
                 "divide y by a constant"
             )
 
+        # The training rows span [0, 1] in every column; a constant column becomes 0.
         self.x_min_ = inputs.min(axis=0)
         spread = inputs.max(axis=0) - self.x_min_
         self.x_range_ = np.where(spread > 0, spread, 1.0)
         rows = self._scaled(inputs).astype(np.float32), target.astype(np.float32)
         networks = _Training(self, *rows, seed).run()
 
+        # One array for each layer's weights and one for its biases, with all networks in it.
         arrays = [np.stack(parts) for parts in zip(*networks, strict=True)]
         if not all(np.isfinite(array).all() for array in arrays):
             raise ValueError(
@@ -257,7 +259,8 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
 
 @cache
 def _compiled_program() -> tuple[Callable[..., State], Callable[..., State]]:
-    """Return two compiled functions: the start of a network, and one Adam step. Only training imports jax."""
+    """Return two compiled functions: a network's start, and one Adam step."""
+    # Imported here, because predicting doesn't need them.
     import jax
     import jax.numpy as jnp
     import optax  # type: ignore[import-untyped]
@@ -266,6 +269,7 @@ def _compiled_program() -> tuple[Callable[..., State], Callable[..., State]]:
         return optax.adam(learning_rate, b1=0.9, b2=0.999, eps=1e-7)  # the constants of Keras
 
     def start(sizes: tuple[int, ...], seed: Array, index: Array) -> State:
+        """Draw Glorot-uniform weights; biases start at zero."""
         glorot = jax.nn.initializers.glorot_uniform(in_axis=-1, out_axis=-2)
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), index), len(sizes) - 1)
         shapes = zip(sizes[1:], sizes, strict=False)
@@ -273,16 +277,18 @@ def _compiled_program() -> tuple[Callable[..., State], Callable[..., State]]:
         return layers, adam(0.0).init(layers)
 
     def loss(layers: list[tuple[Array, Array]], X: Array, y: Array, levels: Array, weight_decay: Array) -> Array:
+        """Return the mean pinball loss, summed over the levels, plus the penalty on the weights."""
         values = X.T  # units come before rows, so that nothing else is transposed
         for depth, (weights, biases) in enumerate(layers):
             values = weights @ (jax.nn.relu(values) if depth else values) + biases[:, None]
         tau, error = levels[:, None], y - values
         pinball = jnp.maximum(tau * error, (tau - 1) * error).mean(axis=1).sum()
-        return pinball + weight_decay * jnp.stack([jnp.square(weights).sum() for weights, _ in layers]).sum()
+        return pinball + weight_decay * sum(jnp.square(weights).sum() for weights, _ in layers)
 
     def step(
         state: State, rows: Array, X: Array, y: Array, levels: Array, learning_rate: Array, weight_decay: Array
     ) -> State:
+        """Change the layers once, by the gradient on some of the rows."""
         layers, moments = state
         slopes = jax.grad(loss)(layers, X[rows], y[rows], levels, weight_decay)
         updates, moments = adam(learning_rate).update(slopes, moments)
