@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from conformal_tights import ConformalCoherentQuantileRegressor
+from conformal_tights import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    ConformalCoherentQuantileRegressor,
+)
 from threadpoolctl import threadpool_limits
 
 from benchmarks import measuring
@@ -42,30 +44,31 @@ def main() -> None:
     rows = rows[(rows["base"] == BASE) & (rows["level"] == LEVEL) & (rows["seed"] < options.seeds)]
     shown = [(measure, name) for measure in MEASURES[:2] for name in METHODS[1:]] + [("ERT", name) for name in METHODS]
     measuring.print_head(["data", "seeds", *(f"{measure}, {name}" for measure, name in shown)])
-    found = {}
+    tables = {}
     for data in [data for data in REAL if data in set(rows["data"])]:
         known = rows[rows["data"] == data]
         seeds = known["seed"].unique()
         of_set = {name: beside(known[known["method"] == name]) for name in METHODS[:2]}
         of_set |= {name: np.mean([tights(data, seed, name) for seed in seeds], axis=0) for name in METHODS[2:]}
-        table = pd.DataFrame(of_set, index=MEASURES)
-        table.loc["interval score"] /= table.loc["interval score", "CQR"]
-        measuring.print_row([data, len(seeds), *(float(table.loc[cell]) for cell in shown)])
-        found[data] = table
-    scores, erts, seconds = (pd.DataFrame({data: found[data].loc[row] for data in found}) for row in MEASURES[1:])
+        of_cqr = of_set["CQR"][MEASURES.index("interval score")]
+        for values in of_set.values():
+            values[MEASURES.index("interval score")] /= of_cqr
+        measuring.print_row([data, len(seeds), *(of_set[name][MEASURES.index(measure)] for measure, name in shown)])
+        tables[data] = pd.DataFrame(of_set, index=MEASURES)
+    scores, erts, seconds = (pd.DataFrame({data: tables[data].loc[row] for data in tables}) for row in MEASURES[1:])
     print("interval score / CQR's:", np.exp(np.log(scores).mean(axis=1)).round(3).to_dict())
     for name, values in (("ERT", erts), ("seconds", seconds)):
         print(f"{name} / CQR's:", (values.sum(axis=1) / values.loc["CQR"].sum()).round(2).to_dict())
 
 
 def beside(rows: pd.DataFrame) -> Any:
-    """Give the means of a method of the benchmark."""
+    """Return the means of a method of the benchmark."""
     seconds = rows["base_seconds"] + rows["own_seconds"]
     return np.array([rows["coverage"].mean(), rows["interval_score"].mean(), rows["ert"].mean(), seconds.mean()])
 
 
 def tights(data: str, seed: int, kind: str) -> Any:
-    """Give the measures of conformal-tights on one split."""
+    """Return the measures of conformal-tights on one split."""
     case = make_case(Cell(data, BASE, LEVEL, seed), SETTINGS)
     everything = numbered(pd.concat([rows.X for rows in (case.train, case.calibration, case.test)]))
     X, X_test = everything[: -len(case.test.y)], everything[-len(case.test.y) :]
@@ -83,7 +86,7 @@ def tights(data: str, seed: int, kind: str) -> Any:
 
 
 def numbered(X: pd.DataFrame) -> pd.DataFrame:
-    """Give categories numbers for names: it refuses text."""
+    """Return rows whose categories are numbers: it refuses text."""
     texts = X.select_dtypes(exclude="number").columns
     return X.assign(**{name: X[name].astype("category").cat.codes.astype("category") for name in texts})
 

@@ -1,6 +1,6 @@
 """The choice of k: `KMeansPartition` against the plain loop over `KMeans(k, n_init=10)`, as the paper prints it.
 
-    ICQR_DATA_HOME=DATA python benchmarks/choice_of_k.py protein blog --models lightgbm --rows 15000
+    ICQR_DATA_HOME=DATA python -m benchmarks.choice_of_k protein blog --models lightgbm --rows 15000
 
 Both get the same rows and the same weights, the importances of a fitted model. The loop sees all of them in the whole
 weighted space, and stops at the first k whose explained variance is above 0.9, or at 50. σ of both is measured there,
@@ -14,10 +14,10 @@ import time
 import warnings
 from typing import Any
 
-import measuring
 import numpy as np
 from sklearn.cluster import KMeans
 
+from benchmarks import measuring
 from icqr._clustering import WeightedSpace, explained_variance
 from icqr.importance import PermutationImportance
 from icqr.partition import KMeansPartition

@@ -35,13 +35,13 @@ def main() -> None:
     measuring.print_head(["law", "rows", "CQR", "auto", "auto / CQR", "true groups / CQR", "groups of auto"])
     for name, law in SYNTHETIC.items():
         for n in options.rows:
-            found = np.array([distances(law, n, seed) for seed in range(options.seeds)])
-            cqr, auto, *true, groups = found.mean(axis=0).tolist()
+            each = [distances(law, n, seed) for seed in range(options.seeds)]
+            cqr, auto, *true, groups = np.mean(each, axis=0).tolist()
             measuring.print_row([name, n, cqr, auto, auto / cqr, min(true) / cqr, groups])
 
 
 def distances(law: Any, n: int, seed: int) -> list[float]:
-    """Give the distances of CQR, of auto and of 2, 4, 8 and 16 true groups, and the number of groups of auto."""
+    """Return the distances of CQR, of auto and of 2, 4, 8 and 16 true groups, and the number of groups of auto."""
     known, drawn, judged = (law(size, random_state=3 * seed + i) for i, size in enumerate((2000, n, 5000)))
     levels = [QuantileRegressor(alpha=0.0, quantile=level).fit(known.X, known.y) for level in LEVELS]
     bounds = prefit(lower=levels[0], median=levels[1], upper=levels[2], levels=LEVELS)
@@ -52,19 +52,20 @@ def distances(law: Any, n: int, seed: int) -> list[float]:
     cut = 2 * n // 3
     edges = [np.quantile(difficulty(drawn.X[:cut]), np.arange(1, k) / k) for k in (2, 4, 8, 16)]
     partitions = [GroupPartition(lambda X, at=at: np.searchsorted(at, difficulty(X))) for at in edges]
-    methods = [CQR(bounds, COVERAGE, random_state=seed)]
-    methods += [ICQR(bounds, COVERAGE, partition=kind, random_state=seed) for kind in ("auto", *partitions)]
+    auto = ICQR(bounds, COVERAGE, partition="auto", random_state=seed)
+    true = [ICQR(bounds, COVERAGE, partition=partition, random_state=seed) for partition in partitions]
+    methods = [CQR(bounds, COVERAGE, random_state=seed), auto, *true]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of true groups that are too small
         for method in methods:
             method.fit(drawn.X[:cut], drawn.y[:cut], X_calibration=drawn.X[cut:], y_calibration=drawn.y[cut:])
         intervals = [method.predict_interval(judged.X) for method in methods]
-    gaps = [float(np.abs(judged.coverage(judged.X, found) - COVERAGE).mean()) for found in intervals]
-    return [*gaps, methods[1].n_groups_]
+    gaps = [float(np.abs(judged.coverage(judged.X, bounds) - COVERAGE).mean()) for bounds in intervals]
+    return [*gaps, auto.n_groups_]
 
 
 def true_difficulty(law: Synthetic, X: Any, lower: Any, upper: Any) -> Any:
-    """Give the offset with which the bounds cover just as often as asked, by bisection."""
+    """Return the offset with which the bounds cover just as often as asked, by bisection."""
     low, high = np.full(len(X), -(upper - lower) / 2), np.full(len(X), 10.0)
     for _ in range(30):
         middle = (low + high) / 2

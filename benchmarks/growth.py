@@ -1,6 +1,6 @@
 """How time and memory grow with rows, columns, groups and repeats.
 
-    python benchmarks/growth.py --out docs/images/growth.png [--most 10000000]
+    python -m benchmarks.growth --out docs/images/growth.png [--most 10000000]
 
 Each case is a process of its own: it makes synthetic rows, fits ICQR (HistGradientBoosting, 20 trees a level),
 calibrates on as many fresh rows, and predicts all rows. Memory is the peak resident memory
@@ -17,9 +17,9 @@ import time
 import warnings
 from pathlib import Path
 
-import measuring
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from benchmarks import measuring
 from icqr import ICQR
 from icqr.importance import PermutationImportance
 from icqr.partition import KMeansPartition
@@ -34,31 +34,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="the picture")
     parser.add_argument("--most", type=int, default=10_000_000, help="the largest number of rows")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--case", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(one(**json.loads(options.one))))
+    if options.case:
+        print(json.dumps(measure(**json.loads(options.case))))
         return
     cases = {"rows": [{**BASE, "rows": n} for n in (10**i for i in range(4, 9)) if n <= options.most]}
     for name, values in VARIED.items():
         rows = {"rows": ROWS_OF_WIDE} if name == "columns" else {}
         cases[name] = [{**BASE, **rows, name: value} for value in values]
     measuring.print_head([*BASE, *(f"{step}, s" for step in STEPS), "memory: fit", "calibrate", "predict"])
-    found = {}
-    for name, several in cases.items():
-        found[name] = [in_a_process(case) for case in several]
+    results = {name: [in_a_process(case) for case in several] for name, several in cases.items()}
     if options.out:
-        draw(found, options.out)
+        draw(results, options.out)
 
 
 def in_a_process(case: dict[str, int]) -> dict[str, float]:
-    command = [sys.executable, __file__, "--one", json.dumps(case)]
+    command = [sys.executable, "-m", "benchmarks.growth", "--case", json.dumps(case)]
     result = {**case, **json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)}
     measuring.print_row(result.values())
     return result
 
 
-def one(rows: int, columns: int, groups: int, repeats: int) -> dict[str, float]:
+def measure(rows: int, columns: int, groups: int, repeats: int) -> dict[str, float]:
     """Return each step's seconds, and the memory of fit, calibrate and predict over the size of X."""
     warnings.simplefilter("ignore")
     X, y = measuring.synthetic(rows, columns)
@@ -85,7 +83,7 @@ def one(rows: int, columns: int, groups: int, repeats: int) -> dict[str, float]:
 
 
 def reset_peak() -> float:
-    """Let Linux forget the peak of resident memory, and give what is held now."""
+    """Let Linux forget the peak of resident memory, and return what is held now."""
     Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")
 
@@ -99,18 +97,18 @@ def _status(name: str) -> float:
     return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def draw(found: dict[str, list[dict[str, float]]], file: Path) -> None:
+def draw(results: dict[str, list[dict[str, float]]], file: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(4 * len(found), 4), layout="constrained")
-    for axis, (name, results) in zip(axes, found.items(), strict=True):
+    figure, axes = plt.subplots(1, len(results), figsize=(4 * len(results), 4), layout="constrained")
+    for axis, (name, cases) in zip(axes, results.items(), strict=True):
         for step in STEPS:
-            axis.plot([result[name] for result in results], [result[step] for result in results], "o-", label=step)
+            axis.plot([case[name] for case in cases], [case[step] for case in cases], "o-", label=step)
         axis.set(xscale="log", yscale="log", xlabel=name, ylabel="seconds")
-        values = [int(result[name]) for result in results]
+        values = [int(case[name]) for case in cases]
         axis.set_xticks(values, [f"{value:,}" for value in values])
         axis.minorticks_off()
         axis.grid(alpha=0.3)

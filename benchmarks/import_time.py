@@ -4,7 +4,7 @@ The yardstick is a process that imports the modules of numpy, scipy, scikit-lear
 pandas which the modules behind icqr's public names import themselves: no user of these names can have less. The lines
 are found in the source, so that the yardstick is neither shortened nor padded. Processes run one by one, in turns:
 
-    python benchmarks/import_time.py --runs 20
+    python -m benchmarks.import_time --runs 20
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def timed(command: list[str]) -> float:
 
 
 def core_imports() -> str:
-    """Give the import lines, for core dependencies, of the modules that icqr's names bring in."""
+    """Return the import lines, for core dependencies, of the modules that icqr's names bring in."""
     exec(NAMES, {})
     names = [name for name in sys.modules if name == "icqr" or name.startswith("icqr.")]
-    found = {line for name in names for line in imports_of(Path(str(importlib.import_module(name).__file__)))}
-    return "; ".join(sorted(found))
+    lines = {line for name in names for line in imports_of(Path(str(importlib.import_module(name).__file__)))}
+    return "; ".join(sorted(lines))
 
 
 def imports_of(file: Path) -> Iterator[str]:
-    """Give what a module imports when it is imported itself: not what its functions import, nor what types need."""
+    """Yield what a module imports when it is imported itself: not what its functions import, nor what types need."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
             yield from (f"import {alias.name}" for alias in node.names if alias.name.partition(".")[0] in CORE)

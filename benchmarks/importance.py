@@ -1,6 +1,6 @@
 """Permutation importance against `sklearn.inspection.permutation_importance`, with the same repeats on the same rows.
 
-    ICQR_DATA_HOME=DATA python benchmarks/importance.py protein:default blog:lightgbm blog:network
+    ICQR_DATA_HOME=DATA python -m benchmarks.importance protein:default blog:lightgbm blog:network
 
 Both measure the same loss (pinball loss over three levels) of the same fitted quantile model. "difference" is the
 largest difference of a column's importance, in standard errors of the mean over the repeats of both.
@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import measuring
 import numpy as np
 from sklearn.inspection import permutation_importance
 
+from benchmarks import measuring
 from icqr.importance import PermutationImportance
 from icqr.metrics import pinball_loss
 from icqr.quantiles import QuantileModel
@@ -31,7 +31,8 @@ def main() -> None:
     head = ["data", "model", "rows", "columns", "scikit-learn, s", "ours, s", "times faster", "rank correlation"]
     measuring.print_head([*head, "difference"])
     for case in options.cases:
-        measuring.print_row(compare(*case.split(":"), options.rows, options.runs))
+        data, model = case.split(":")
+        measuring.print_row(compare(data, model, options.rows, options.runs))
 
 
 def compare(name: str, model: str, n_rows: int, runs: int) -> list[Any]:
@@ -41,18 +42,18 @@ def compare(name: str, model: str, n_rows: int, runs: int) -> list[Any]:
         X[:30_000], y[:30_000], LEVELS
     )
     X, y = X[:n_rows], y[:n_rows]
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def ours() -> None:
-        found["ours"] = PermutationImportance(max_rows=None).compute(fitted, X, y, random_state=0)
+        results["ours"] = PermutationImportance(max_rows=None).compute(fitted, X, y, random_state=0)
 
     def theirs() -> None:
-        found["theirs"] = permutation_importance(fitted, X, y, scoring=negative_loss, n_repeats=5, random_state=0)
+        results["theirs"] = permutation_importance(fitted, X, y, scoring=negative_loss, n_repeats=5, random_state=0)
 
     seconds = measuring.in_turns({"theirs": theirs, "ours": ours}, runs)
-    changes = np.abs(found["theirs"].importances)
-    error = np.sqrt((changes.var(axis=1) + found["ours"]["std"] ** 2) / changes.shape[1])
-    differences = np.abs(changes.mean(axis=1) - found["ours"]["mean"])
+    changes = np.abs(results["theirs"].importances)
+    error = np.sqrt((changes.var(axis=1) + results["ours"]["std"] ** 2) / changes.shape[1])
+    differences = np.abs(changes.mean(axis=1) - results["ours"]["mean"])
     worst = float((differences / error.where(error > 0, np.inf)).max())
     return [
         name,
@@ -62,7 +63,7 @@ def compare(name: str, model: str, n_rows: int, runs: int) -> list[Any]:
         measuring.median(seconds, "theirs"),
         measuring.median(seconds, "ours"),
         measuring.ratio(seconds, "theirs", "ours"),
-        measuring.rank_correlation(found["ours"]["mean"], changes.mean(axis=1)),
+        measuring.rank_correlation(results["ours"]["mean"], changes.mean(axis=1)),
         worst,
     ]
 

@@ -35,18 +35,18 @@ def main() -> None:
     rows = read_rows(options.rows)
     rows = rows[(rows["base"] == BASE) & (rows["level"] == LEVEL) & (rows["seed"] < options.seeds)]
     measuring.print_head(["data", *METHODS])
-    found = []
+    log_ratios = []
     for data in options.data or [name for name in REAL if name != "blog"]:
         scores = rows[rows["data"] == data].groupby("method")["interval_score"].mean()
         scores[LOWER] = np.mean([judged(data, seed) for seed in range(options.seeds)])
         ratios = (scores / scores["CQR"])[list(METHODS)]
-        found.append(np.log(ratios))
+        log_ratios.append(np.log(ratios))
         measuring.print_row([data, *ratios])
-    print("over the sets:", np.exp(np.mean(found, axis=0)).round(3).tolist())
+    print("over the sets:", np.exp(np.mean(log_ratios, axis=0)).round(3).tolist())
 
 
 def judged(data: str, seed: int) -> float:
-    """Fit CQR with more trees at the lower rate, and give its interval score."""
+    """Fit CQR with more trees at the lower rate, and return its interval score."""
     with threadpool_limits(limits=1):
         case = make_case(Cell(data, BASE, LEVEL, seed), Settings())
         more = case.base.with_more_effort()

@@ -31,10 +31,12 @@ Split = tuple[Any, Any, Any, Any]
 def load(name: str, test_size: float = 0.25) -> Split:
     """Return training and test rows of a data set, or of `ROWSxCOLUMNS` synthetic ones: "1000000x20"."""
     if name[0].isdigit():
-        X, y = synthetic(*(int(part) for part in name.split("x")))
+        rows, columns = name.split("x")
+        data: tuple[Any, Any] = synthetic(int(rows), int(columns))
     else:
-        X, y = load_dataset(name)
-    return tuple(train_test_split(X, y, test_size=test_size, random_state=0))  # type: ignore[return-value]
+        data = load_dataset(name)
+    X, X_test, y, y_test = train_test_split(*data, test_size=test_size, random_state=0)
+    return X, X_test, y, y_test
 
 
 def synthetic(rows: int, columns: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -56,7 +58,7 @@ def model(name: str) -> Any:
 
 
 def in_turns(jobs: dict[str, Job], runs: int, tidy: bool = True) -> dict[str, list[float]]:
-    """Run the jobs in turns and give each one's seconds; a round before the clock starts warms everything up.
+    """Run the jobs in turns and return each one's seconds; a round before the clock starts warms everything up.
 
     Memory is tidied up before each job, unless that would take much longer than the job.
     """

@@ -1,12 +1,12 @@
 """Speed of `QuantileNetwork`: against a loop over Keras networks, the matrix-multiplication peak, and plain permuting.
 
-    ICQR_DATA_HOME=DATA python benchmarks/networks.py --keras-python PYTHON [boston] [bike] [blog]
+    ICQR_DATA_HOME=DATA python -m benchmarks.networks --keras-python PYTHON [boston] [bike] [blog]
 
-DATA is the folder with boston.csv, bike_sharing_hour.csv and blog_feedback.csv.gz. PYTHON is an interpreter that has
-tensorflow, best in an environment of its own: `python -m venv keras && keras/bin/pip install tensorflow-cpu`. Without
-it the Keras column is left out. Both sides train the same network (100-50-25, three heads, Adam, batches of 1000) on
-the same rows, one after the other; leave the machine alone meanwhile. Epochs are a sample and seconds per network are
-scaled linearly to 1000 epochs; compiling (jax) and tracing (Keras) happen before the clock starts.
+PYTHON is an interpreter that has tensorflow, best in an environment of its own: `python -m venv keras &&
+keras/bin/pip install tensorflow-cpu`. Without it the Keras column is left out. Both sides train the same network
+(100-50-25, three heads, Adam, batches of 1000) on the same rows, one after the other; leave the machine alone
+meanwhile. Epochs are a sample, and seconds per network are scaled linearly to 1000 epochs. Compiling (jax) and tracing
+(Keras) happen before the clock starts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:  # the interpreter that runs Keras has neither icqr nor what it needs
+    from paper.methods import Split
 
 EPOCHS = {"boston": (1000, 100), "bike": (20, 20), "blog": (4, 4)}  # the sample: ours, Keras
 WANTED = {"boston": 100, "bike": 10, "blog": 5}  # times faster than Keras
@@ -49,38 +53,21 @@ def main() -> None:
         compare_permuting()
 
 
-# Data: the split of the paper's authors
+def split(name: str) -> Split:
+    """Return the rows of a data set, split as the paper's authors did."""
+    from icqr.datasets import load_dataset
+    from paper.methods import split_rows
 
-
-def load(name: str) -> tuple[np.ndarray, np.ndarray]:
-    import pandas as pd
-
-    home = Path(os.environ.get("ICQR_DATA_HOME", "."))
-    if name == "boston":
-        frame = pd.read_csv(home / "boston.csv")
-        return frame.drop(columns="medv").to_numpy(float), frame["medv"].to_numpy(float)
-    if name == "bike":  # casual and registered stay in, as in the paper's run
-        frame = pd.read_csv(home / "bike_sharing_hour.csv").drop(columns=["instant", "dteday"])
-        return frame.drop(columns="cnt").to_numpy(float), frame["cnt"].to_numpy(float)
-    table = pd.read_csv(home / "blog_feedback.csv.gz", header=None).to_numpy(float)
-    return table[:, :-1], table[:, -1]
-
-
-def split(name: str) -> list[np.ndarray]:
-    """Give X and y of the training half, then of the calibration and test quarters."""
-    from sklearn.model_selection import train_test_split
-
-    X, y = load(name)
-    X_train, X_other, y_train, y_other = train_test_split(X, y, test_size=0.5, random_state=22)
-    X_cal, X_test, y_cal, y_test = train_test_split(X_other, y_other, test_size=0.5, random_state=22)
-    return [X_train, y_train, X_cal, y_cal, X_test, y_test]
+    X, y = load_dataset("bike-leak" if name == "bike" else name)
+    return split_rows(X.to_numpy(dtype=float), y.to_numpy(dtype=float))
 
 
 # Training
 
 
 def compare_training(name: str, networks: int, keras_python: str | None) -> None:
-    X, y, *_ = split(name)
+    rows = split(name)
+    X, y = rows.X[0], rows.y[0]
     print(f"\n{name}: {len(X)} training rows, {X.shape[1]} columns, T = {networks}; seconds per network of 1000 epochs")
     ours, theirs = EPOCHS[name]
     keras = None if keras_python is None else keras_per_network(keras_python, X, y, theirs)
@@ -161,7 +148,7 @@ def keras_per_network(python: str, X: np.ndarray, y: np.ndarray, epochs: int) ->
 
 def keras_seconds(rows: str, epochs: str) -> tuple[float, float]:
     """Time one network of the notebook's loop; runs in the other interpreter."""
-    import keras
+    import keras  # type: ignore[import-not-found, unused-ignore]
 
     data = np.load(rows)
     inputs = keras.Input((data["X"].shape[1],))
@@ -171,8 +158,8 @@ def keras_seconds(rows: str, epochs: str) -> tuple[float, float]:
     heads = [keras.layers.Dense(1)(values) for _ in LEVELS]
     model = keras.Model(inputs, heads)
 
-    def pinball(level: float) -> object:
-        def loss(y: object, quantile: object) -> object:
+    def pinball(level: float) -> Callable[[Any, Any], Any]:
+        def loss(y: Any, quantile: Any) -> Any:
             error = y - quantile
             return keras.ops.mean(keras.ops.maximum(level * error, (level - 1) * error))
 
@@ -191,8 +178,9 @@ def compare_permuting(repeats: int = 5, sample: int = 28) -> None:
     """All columns by the replacer; every tenth the plain way, scaled to all."""
     from icqr.neural import QuantileNetwork
 
-    X, y, X_cal, *_ = split("blog")
-    model = QuantileNetwork(epochs=2, random_state=0).fit(X, y)
+    rows = split("blog")
+    X_cal = rows.X[1]
+    model = QuantileNetwork(epochs=2, random_state=0).fit(rows.X[0], rows.y[0])
     rng = np.random.default_rng(0)
     orders = np.stack([rng.permutation(len(X_cal)) for _ in range(repeats)])
     columns = X_cal.shape[1]

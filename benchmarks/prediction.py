@@ -1,6 +1,6 @@
 """The price of an interval: `predict_interval` against the raw predictions of the same models, and against MAPIE's.
 
-    ICQR_DATA_HOME=DATA python benchmarks/prediction.py 1000000x20 bike --models default lightgbm
+    ICQR_DATA_HOME=DATA python -m benchmarks.prediction 1000000x20 bike --models default lightgbm
 
 All rows of a data set, repeated up to --rows, are predicted at once; then some of them one by one (rows: 1), as a
 service does. The raw predictions are those of the three fitted levels, on the same input.
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import measuring
 import numpy as np
 import pandas as pd
-from mapie.regression import ConformalizedQuantileRegressor
+from mapie.regression import ConformalizedQuantileRegressor  # type: ignore[import-untyped]
 
+from benchmarks import measuring
 from icqr import CQR, ICQR
 
 
@@ -61,7 +61,7 @@ def singles(X: Any, n: int) -> list[Any]:
 
 
 def predictors(icqr: ICQR, cqr: CQR, X: Any, y: Any) -> dict[str, Callable[[Any, Any], Any]]:
-    """Give functions of rows, as they are and encoded, that predict them with the same fitted models."""
+    """Return functions of rows, as they are and encoded, that predict them with the same fitted models."""
     lower, median, upper = icqr.model_.models_
     peer = ConformalizedQuantileRegressor([lower, upper, median], confidence_level=0.9, prefit=True)
     peer.conformalize(icqr.model_.encoder_.encode(X), np.asarray(y))
@@ -76,10 +76,10 @@ def predictors(icqr: ICQR, cqr: CQR, X: Any, y: Any) -> dict[str, Callable[[Any,
 def seconds_of(
     jobs: dict[str, Callable[[Any, Any], Any]], inputs: list[tuple[Any, Any]], runs: int
 ) -> dict[str, list[float]]:
-    """Give each job's seconds for each input, in turns for each: a machine's slow moments then slow down all jobs."""
+    """Return each job's seconds for each input, in turns, so that a machine's slow moments slow down all jobs."""
     parts = [
-        measuring.in_turns({name: partial(job, *given) for name, job in jobs.items()}, runs, tidy=len(inputs) == 1)
-        for given in inputs
+        measuring.in_turns({name: partial(job, *rows) for name, job in jobs.items()}, runs, tidy=len(inputs) == 1)
+        for rows in inputs
     ]
     return {name: [second for part in parts for second in part[name]] for name in jobs}
 

@@ -1,6 +1,6 @@
 """The price of ICQR: how much longer its fit takes than CQR's with the same quantile model, and where the time goes.
 
-    ICQR_DATA_HOME=DATA python benchmarks/price.py protein bike blog 1000000x20 --models default lightgbm
+    ICQR_DATA_HOME=DATA python -m benchmarks.price protein bike blog 1000000x20 --models default lightgbm
 
 Fits run in turns. The guard says what the shortcuts cost: the rank correlation (weighted by share) of the importances
 with those on all rows, and the held-out interval score against that of ICQR without any shortcut. --no-guard leaves it
@@ -14,9 +14,9 @@ import warnings
 from typing import Any
 from unittest.mock import patch
 
-import measuring
 from sklearn.cluster import KMeans
 
+from benchmarks import measuring
 from icqr import CQR, ICQR, _trees
 from icqr.importance import PermutationImportance
 from icqr.metrics import interval_score

@@ -1,6 +1,6 @@
 """Rows that are never all in memory: calibrated and predicted on Dask with 1 and 2 workers, and by streaming.
 
-    python benchmarks/scaling.py --folder DIR [--rows 20000000]
+    python -m benchmarks.scaling --folder DIR [--rows 20000000]
 
 Synthetic Parquet files are written under DIR and removed at the end. Each way runs in a process of its own, whose peak
 memory is measured by the system (its high-water mark), and all must give the same offsets and intervals, to the bit.
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pyarrow.dataset
 from lightgbm import LGBMRegressor
 
@@ -126,7 +126,9 @@ def steps(calibrated: tuple[float, float], predicted: tuple[float, float]) -> di
 def run_way(way: str, folder: Path) -> dict[str, Any]:
     out = folder / "out"
     arguments = ["--measure", str(WAYS[way]), str(folder / "data"), str(folder / "model.icqr"), str(out)]
-    done = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scaling", *arguments], stdout=subprocess.PIPE, text=True, check=True
+    )
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     result["intervals"] = fingerprint(out)
     shutil.rmtree(out)

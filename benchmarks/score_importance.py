@@ -35,25 +35,27 @@ def main() -> None:
     kinds = ("quantiles", "score")
     columns = [f"{measure}, {kind}" for measure in ("interval score", "ERT", "groups") for kind in kinds]
     measuring.print_head(["data", *columns, "ERT, CQR"])
-    found = []
+    results = []
     for data in options.data or [name for name in REAL if name != "blog"]:
         cqr, *ours = np.mean([judged(data, 100 + i) for i in range(options.seeds)], axis=0)
         scores, erts, groups = np.transpose(ours)
-        found.append([np.log(scores / cqr[0]), erts, cqr[1]])
+        results.append([np.log(scores / cqr[0]), erts, cqr[1]])
         measuring.print_row([data, *(scores / cqr[0]).tolist(), *erts.tolist(), *groups.tolist(), float(cqr[1])])
-    scores, erts, of_cqr = zip(*found, strict=True)
+    scores, erts, of_cqr = zip(*results, strict=True)
     print("interval score / CQR's:", dict(zip(kinds, np.exp(np.mean(scores, axis=0)).round(3).tolist(), strict=True)))
     print("ERT / CQR's:", dict(zip(kinds, (np.sum(erts, axis=0) / np.sum(of_cqr)).round(2).tolist(), strict=True)))
 
 
 def judged(data: str, seed: int) -> list[list[float]]:
-    """Give interval score, ERT and number of groups of CQR and of both kinds of clusters."""
+    """Return interval score, ERT and number of groups of CQR and of both kinds of clusters."""
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about clusters that explain little
         case = make_case(Cell(data, BASE, LEVEL, seed), Settings())
-        given = {"coverage": LEVEL, "random_state": seed}
-        methods = [CQR(case.shared(), **given), ICQR(case.shared(), **given)]
-        methods.append(ICQR(case.shared(), importance=ScoreImportance(case), **given))
+        methods = (
+            CQR(case.shared(), LEVEL, random_state=seed),
+            ICQR(case.shared(), LEVEL, random_state=seed),
+            ICQR(case.shared(), LEVEL, importance=ScoreImportance(case), random_state=seed),
+        )
         held_out = case.calibration
         results = []
         for method in methods:

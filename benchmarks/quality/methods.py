@@ -85,7 +85,8 @@ class Case:
 
     def quantiles(self, X: Any) -> Array:
         """Return the (n, 3) quantiles by the fitted base model, sorted."""
-        return self.shared().fit(*self.train).predict_quantiles(X)
+        predicted: Array = self.shared().fit(*self.train).predict_quantiles(X)
+        return predicted
 
 
 class Outcome(NamedTuple):
@@ -148,7 +149,7 @@ def _width_bins(case: Case) -> Outcome:
 
     def width(X: Any) -> Array:
         quantiles = case.quantiles(X)
-        return quantiles[:, -1] - quantiles[:, 0]
+        return np.asarray(quantiles[:, -1] - quantiles[:, 0])
 
     edges = np.unique(np.quantile(width(case.train.X), np.arange(1, 10) / 10))
     return _plain(ICQR, partition=GroupPartition(lambda X: np.searchsorted(edges, width(X))))(case)
@@ -203,7 +204,7 @@ METHODS: dict[str, Method] = {
 # rows of one's own: `benchmarks.against_conformal_tights` runs it on the same splits.
 
 
-class Column(RegressorMixin, BaseEstimator):
+class Column(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A fitted model that predicts a column of its rows: 0 the lower bound, 1 the median, 2 the upper bound."""
 
     fitted_ = True  # what MAPIE looks for
@@ -226,7 +227,7 @@ LOWER, MEDIAN, UPPER = Column(0), Column(1), Column(2)
 def _widths(quantiles: Array) -> Array:
     """Return the raw bounds' widths, above 0: crepes divides by them."""
     width = quantiles[:, 2] - quantiles[:, 0]
-    return np.maximum(width, 1e-3 * np.median(width))
+    return np.asarray(np.maximum(width, 1e-3 * np.median(width)))
 
 
 def promised(sizes: Sequence[int], level: float, symmetric: bool = True) -> float:
@@ -242,7 +243,7 @@ def promised(sizes: Sequence[int], level: float, symmetric: bool = True) -> floa
 
 
 def _mapie(case: Case, symmetric: bool) -> Outcome:
-    from mapie.regression import ConformalizedQuantileRegressor
+    from mapie.regression import ConformalizedQuantileRegressor  # type: ignore[import-untyped]
 
     model = ConformalizedQuantileRegressor([LOWER, UPPER, MEDIAN], confidence_level=case.level, prefit=True)
     model.conformalize(case.quantiles(case.calibration.X), case.calibration.y)
@@ -252,7 +253,9 @@ def _mapie(case: Case, symmetric: bool) -> Outcome:
 
 def _mapie_conditional(case: Case) -> Outcome:
     """Ask for coverage that holds under every shift of the rows that is linear in the raw bounds' width."""
-    from mapie.conditional_conformal_prediction import ConditionalSplitConformalRegressor
+    from mapie.conditional_conformal_prediction import (  # type: ignore[import-untyped]
+        ConditionalSplitConformalRegressor,
+    )
 
     unit = float(np.std(case.train.y))  # its tolerances are absolute
     model = ConditionalSplitConformalRegressor(
@@ -264,7 +267,7 @@ def _mapie_conditional(case: Case) -> Outcome:
 
 def _crepes_normalized(case: Case) -> Outcome:
     """Take residuals of the median over the raw bounds' width."""
-    from crepes import ConformalRegressor
+    from crepes import ConformalRegressor  # type: ignore[import-untyped]
 
     known, new = case.quantiles(case.calibration.X), case.quantiles(case.test.X)
     model = ConformalRegressor().fit(case.calibration.y - known[:, 1], sigmas=_widths(known))
@@ -275,7 +278,7 @@ def _crepes_normalized(case: Case) -> Outcome:
 def _crepes_mondrian(case: Case) -> Outcome:
     """Take residuals of the median, in ten bins of the raw bounds' width among the calibration rows."""
     from crepes import ConformalRegressor
-    from crepes.extras import binning
+    from crepes.extras import binning  # type: ignore[import-untyped]
 
     known, new = case.quantiles(case.calibration.X), case.quantiles(case.test.X)
     bins, edges = binning(_widths(known), bins=10, seed=case.seed)
@@ -288,8 +291,8 @@ def _crepes_mondrian(case: Case) -> Outcome:
 def _puncc(case: Case) -> Outcome:
     root = logging.getLogger()
     level = root.level
-    from deel.puncc import regression
-    from deel.puncc.api.prediction import DualPredictor
+    from deel.puncc import regression  # type: ignore[import-untyped]
+    from deel.puncc.api.prediction import DualPredictor  # type: ignore[import-untyped]
 
     root.setLevel(level)  # its import makes every library's logger talk
     model = regression.CQR(DualPredictor([LOWER, UPPER], is_trained=[True, True]), train=False)

@@ -64,7 +64,7 @@ class Fits:
         return "Fits()"
 
 
-class Shared(RegressorMixin, BaseEstimator):
+class Shared(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A quantile model that is fitted only on rows that it was not fitted on before.
 
     For a method it is an estimator like any other: out-of-fold predictions come from models that have not seen the
@@ -110,7 +110,7 @@ class Shared(RegressorMixin, BaseEstimator):
         return tags
 
 
-class FoldMean(BaseEstimator):
+class FoldMean(BaseEstimator):  # type: ignore[misc]
     """The mean of five models, each fitted without one of five folds: what averaging alone does.
 
     It fits as many models on as many rows as `ResidualQuantiles`.
