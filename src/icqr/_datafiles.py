@@ -19,7 +19,7 @@ Home: TypeAlias = str | os.PathLike[str] | None
 
 
 class DatasetNotFoundError(FileNotFoundError):
-    """A data file is in none of the places and could not be downloaded; the message says what to put where.
+    """A data file was found nowhere and could not be downloaded; the message says which file to put where.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class DatasetNotFoundError(FileNotFoundError):
 
 
 class DatasetCorruptedError(OSError):
-    """A data file has other bytes than the ones its sha256 was taken from.
+    """A data file's contents are not the known ones: their sha256 differs.
 
     Examples
     --------
@@ -40,9 +40,10 @@ class DatasetCorruptedError(OSError):
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file: `sha256` is of its contents, uncompressed, as a gzip file differs by who packed it and when.
+    """A data file, where it comes from and how to build it.
 
-    `address` serves the plain file, inside a zip archive if `member` is given.
+    `sha256` is that of the uncompressed contents: gzip files differ by who packed them and when. `address` serves the
+    plain file, or a zip archive that has it as `member`.
     """
 
     name: str
@@ -64,8 +65,8 @@ class DataFile:
 
 
 _UCI = "https://archive.ics.uci.edu"
-# An address stands here only where this very sha256 was published by others for what it serves, or (the attributes)
-# where the text was compared. None was downloaded from here: the check after the download is what counts.
+# An address is listed only if others published this very sha256 for what it serves, or (the attributes) if the text
+# was compared. None of these downloads was tried: what counts is the check after a download.
 # fmt: off
 FILES = {file.name: file for file in (
     DataFile("boston.csv", "de34377a9f15b743089e8ff434fc6792f668c7e7c0219fb13c5b8aa6cd7b7cb2",
@@ -116,7 +117,7 @@ FILES = {file.name: file for file in (
 
 
 def locate_file(file: DataFile, data_home: Home) -> Path:
-    """Return the path of a file whose bytes were checked; a file that is in no folder is downloaded."""
+    """Return the path of a file after checking its contents; download it if it is in no folder."""
     path = find_file(file, data_home)
     if path is None:
         return _download(file, data_home)
@@ -125,15 +126,15 @@ def locate_file(file: DataFile, data_home: Home) -> Path:
 
 
 def find_file(file: DataFile, data_home: Home) -> Path | None:
-    """Return where a file is, packed or plain, without reading it; None if it is in no folder."""
+    """Return the path of a file, packed or plain, without reading it; None if it is in no folder."""
     places = (folder / name for folder in _folders(data_home) for name in (file.name, file.plain))
     return next((path for path in places if path.is_file()), None)
 
 
 def _folders(data_home: Home) -> list[Path]:
-    """Return the folders in which files are looked up, in order."""
+    """Return the folders to look in, in order."""
     folders = [Path(home) for home in (data_home, os.environ.get("ICQR_DATA_HOME")) if home]
-    with contextlib.suppress(ImportError):  # the cache is pooch's: without it there is none
+    with contextlib.suppress(ImportError):  # the cache is pooch's; without pooch there is none
         folders.append(_cache())
     return [folder.expanduser() for folder in folders]
 
@@ -143,7 +144,7 @@ def _cache() -> Path:
 
 
 def _check(path: Path, file: DataFile, where: str) -> None:
-    """Raise if `path`, which came from `where`, has other contents than `file`."""
+    """Raise an error if the contents of `path` are not those of `file`; `where` says where they come from."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             actual = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -157,7 +158,7 @@ def _check(path: Path, file: DataFile, where: str) -> None:
 
 
 def _download(file: DataFile, data_home: Home) -> Path:
-    """Download into a temporary folder; only a file whose bytes were checked gets its final name."""
+    """Download a file into a temporary folder, check its contents, and only then give it its final name."""
     if file.address is None:
         raise _missing(file, data_home, "no public address is known to serve the same bytes")
     folder = Path(data_home or _cache()).expanduser()

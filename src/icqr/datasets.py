@@ -1,8 +1,8 @@
 """Data to try intervals on: public benchmark sets, and synthetic ones whose true quantiles are known.
 
-Every ``fetch_*`` takes ``return_X_y`` (``(X, y)`` instead of a Bunch; pandas in both) and ``data_home`` (a folder). A
-file is looked up in ``data_home``, in the folder named by ``ICQR_DATA_HOME``, in the user's cache, and then downloaded
-from its public source where one with the same bytes is known.
+Every ``fetch_*`` returns a Bunch with pandas tables, or ``(X, y)`` with ``return_X_y=True``. Its file is looked for in
+the folder ``data_home``, in the folder named by ``ICQR_DATA_HOME`` and in the user's cache, in this order; then it is
+downloaded, if a public source with the same bytes is known.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _read(file: str, data_home: Home, **options: Any) -> pd.DataFrame:
 
 
 def _bunch(name: str, frame: pd.DataFrame, return_X_y: bool) -> Any:
-    """Return a known data set as (X, y) or as a Bunch."""
+    """Return the rows of a known data set as (X, y) or as a Bunch."""
     known = _KNOWN[name]
     X, y = frame.drop(columns=known.target), frame[known.target]
     if return_X_y:
@@ -100,7 +100,8 @@ def fetch_bike_sharing(*, leak: bool = False, return_X_y: bool = False, data_hom
 def fetch_blog_feedback(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch BlogFeedback: `comments`, the number a blog post gets in the next 24 hours.
 
-    The training file and the 60 test files, in this order. The file names no columns: they are x1, …, x280 here.
+    The rows are those of the training file and then of the 60 test files. The columns have no names in the source; here
+    they are x1, …, x280.
 
     Examples
     --------
@@ -126,7 +127,7 @@ def fetch_protein(*, return_X_y: bool = False, data_home: Home = None) -> Any:
 def fetch_concrete(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the concrete mixtures: `strength`, the compressive strength in MPa.
 
-    Components are in kg per m³, `age` is in days. The file's long column names are made short.
+    Components are in kg per m³, `age` is in days. The source's long column names are shortened.
 
     Examples
     --------
@@ -141,11 +142,11 @@ def fetch_concrete(*, return_X_y: bool = False, data_home: Home = None) -> Any:
 def fetch_star(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch Project STAR: `score`, the sum of a pupil's eight test scores (reading and maths, kindergarten to grade 3).
 
-    Kept are the 2161 pupils of 11598 for whom nothing is missing, and as features the 39 columns that are not scores:
+    Of 11598 pupils, the 2161 without a missing value are kept. The features are the 39 columns that are not scores:
     gender, ethnicity, birth (year and quarter), and for each grade (k, 1, 2, 3) class type, free lunch, kind of school,
     the teacher's degree, career ladder, experience and ethnicity, and the numbers (labels) of system and school.
-    The rows and the target are those of Romano et al. (2019). Their 39 columns have the pupil's number in place of
-    `lunchk`, an off-by-one; here the number is dropped and `lunchk` is kept.
+    Rows and target are those of Romano et al. (2019). Their 39 columns contain the pupil's number instead of `lunchk`,
+    an off-by-one error; here the number is dropped and `lunchk` is kept.
 
     Examples
     --------
@@ -161,8 +162,8 @@ def fetch_star(*, return_X_y: bool = False, data_home: Home = None) -> Any:
 def fetch_communities(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch Communities and Crime: `ViolentCrimesPerPop`, scaled to [0, 1] like all its columns.
 
-    The five columns that only identify a row (state, county, community, communityname, fold) are dropped. "?" is
-    missing: one value of `OtherPerCap`, and 84 % of the 22 police columns.
+    The five columns that only identify a row (state, county, community, communityname, fold) are dropped. Missing are
+    one value of `OtherPerCap` and 84 % of the 22 police columns.
 
     Examples
     --------
@@ -177,7 +178,7 @@ def fetch_communities(*, return_X_y: bool = False, data_home: Home = None) -> An
 def fetch_california_housing(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the Californian districts of the 1990 census: `median_house_value` in dollars, cut off at 500001.
 
-    The columns are those of the source (totals per district), not scikit-learn's averages per household.
+    The columns are the source's totals per district, not scikit-learn's averages per household.
 
     Examples
     --------
@@ -202,7 +203,8 @@ def fetch_kc_house(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     """Fetch the house sales of King County: `price` in dollars.
 
     `id` is dropped and `date` becomes the days since 2014-05-02, the first sale. `zipcode` stays a number, but it is
-    a label (70 of them): make it text to have it taken as a category. Houses sold twice are there twice.
+    a label with 70 values: convert it to text if a model should treat it as a category. A house that was sold twice has
+    two rows.
 
     Examples
     --------
@@ -215,12 +217,12 @@ def fetch_kc_house(*, return_X_y: bool = False, data_home: Home = None) -> Any:
     return _bunch("kc_house", frame, return_X_y)
 
 
-_SMALLEST_SCALE = 1e-9  # so that every row has a proper law, also outside the unit cube
+_SMALLEST_SCALE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)  # frames have no single answer to ==
 class Synthetic:
-    """Rows drawn from Y | X ~ N(mean(X), scale(X)²), together with the truth about them.
+    """Rows drawn from Y | X ~ N(mean(X), scale(X)²), with the true law they come from.
 
     `scale` is a standard deviation. Where it is below 1e-9, as it may be outside the unit cube, 1e-9 is used, so that
     every row has a proper law.
@@ -384,7 +386,7 @@ def make_sum_spread(n_samples: int = 1000, *, random_state: Seed = None) -> Synt
 
 
 class _Known(NamedTuple):
-    """What the short name of a data set stands for; a set without files is drawn, with seed 0."""
+    """What the short name of a data set stands for; one without files is drawn, with seed 0."""
 
     load: Callable[..., Any]
     rows: int
@@ -416,9 +418,9 @@ _KNOWN = {
 
 
 def list_datasets(*, data_home: Home = None) -> pd.DataFrame:
-    """List the names that `load_dataset` knows, with rows, columns (features), target, and whether the files are here.
+    """List the data sets that `load_dataset` knows: name, rows, columns (features), target, and availability.
 
-    `available` looks for the files only; their bytes are checked when they are read.
+    A set is available if its files are found; their contents are checked when they are read.
 
     Examples
     --------
@@ -433,7 +435,7 @@ def list_datasets(*, data_home: Home = None) -> pd.DataFrame:
 
 
 def load_dataset(name: str, *, data_home: Home = None) -> tuple[pd.DataFrame, pd.Series]:
-    """Load a data set by its short name, as listed by `list_datasets`; the synthetic ones are drawn with seed 0.
+    """Load a data set by its short name, see `list_datasets`; synthetic ones are drawn with seed 0.
 
     Examples
     --------
