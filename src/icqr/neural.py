@@ -259,7 +259,7 @@ class QuantileNetwork(RegressorMixin, BaseEstimator):
 
 @cache
 def _compiled_program() -> tuple[Callable[..., State], Callable[..., State]]:
-    """Return two compiled functions: a network's start, and one Adam step."""
+    """Return two compiled functions: a network's start, and one epoch of its training."""
     # Imported here, because predicting doesn't need them.
     import jax
     import jax.numpy as jnp
@@ -285,18 +285,23 @@ def _compiled_program() -> tuple[Callable[..., State], Callable[..., State]]:
         pinball = jnp.maximum(tau * error, (tau - 1) * error).mean(axis=1).sum()
         return pinball + weight_decay * sum(jnp.square(weights).sum() for weights, _ in layers)
 
-    def step(
-        state: State, rows: Array, X: Array, y: Array, levels: Array, learning_rate: Array, weight_decay: Array
+    def epoch(
+        state: State, batches: Array, rest: Array, X: Array, y: Array, levels: Array, rate: Array, weight_decay: Array
     ) -> State:
-        """Change the layers once, by the gradient on some of the rows."""
-        layers, moments = state
-        slopes = jax.grad(loss)(layers, X[rows], y[rows], levels, weight_decay)
-        updates, moments = adam(learning_rate).update(slopes, moments)
-        return optax.apply_updates(layers, updates), moments
+        """Take an Adam step on each batch of rows, the last one smaller if the rows don't divide."""
+
+        def step(state: State, rows: Array) -> tuple[State, None]:
+            layers, moments = state
+            slopes = jax.grad(loss)(layers, X[rows], y[rows], levels, weight_decay)
+            updates, moments = adam(rate).update(slopes, moments)
+            return (optax.apply_updates(layers, updates), moments), None
+
+        state, _ = jax.lax.scan(step, state, batches)
+        return step(state, rest)[0] if len(rest) else state
 
     # Drawing random numbers is short work whose compilation is not: it is left without optimization.
     start_options = {"xla_backend_optimization_level": 0}
-    return jax.jit(start, static_argnums=0, compiler_options=start_options), jax.jit(step, donate_argnums=0)
+    return jax.jit(start, static_argnums=0, compiler_options=start_options), jax.jit(epoch, donate_argnums=0)
 
 
 class _Training:
@@ -306,7 +311,7 @@ class _Training:
         import jax.numpy as jnp
 
         self.model, self.seed, self.n = model, seed, len(X)
-        self.start, self.step = _compiled_program()
+        self.start, self.train_epoch = _compiled_program()
         levels = tuple(float(level) for level in model.levels)
         self.sizes = (X.shape[1], *(int(units) for units in model.hidden), len(levels))
         numbers = levels, float(model.learning_rate), float(model.weight_decay)
@@ -347,12 +352,13 @@ class _Training:
         return arrays
 
     def _train(self, index: int) -> TrainedArrays:
-        """Train one network: in each epoch, an Adam step on each batch of the shuffled rows."""
+        """Train one network: each epoch has an order of the rows of its own, cut into batches."""
         state = self.start(self.sizes, self.seed, index)
+        batch_size = min(int(self.model.batch_size), self.n)
+        whole = self.n // batch_size * batch_size
         for epoch in range(self.model.epochs):
             order = np.random.default_rng([self.seed, epoch, index]).permutation(self.n)
-            for first in range(0, self.n, self.model.batch_size):
-                state = self.step(state, order[first : first + self.model.batch_size], *self.arguments)
+            state = self.train_epoch(state, order[:whole].reshape(-1, batch_size), order[whole:], *self.arguments)
             self._advance(1)
         return [np.asarray(array) for layer in state[0] for array in layer]
 
