@@ -18,6 +18,7 @@ from lightgbm import LGBMRegressor
 from sklearn.model_selection import train_test_split
 
 from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, ResidualQuantiles, calibration
+from icqr.auditing.findings import percent
 from icqr.cli import main
 from icqr.cli.models import LIBRARIES, make_model
 from icqr.cli.options import ModelName, SmallGroups
@@ -325,14 +326,14 @@ def test_fit_and_inspect(icqr: Run, model_file: str) -> None:
 @pytest.mark.parametrize(
     ("unfitted", "promised", "shown"),
     [
-        (CQR(random_state=0), "over all rows together at least that share", "group 0  all rows  "),
-        (ICQR(partition=GroupPartition("region"), random_state=0), "in each group at least that share", "south  "),
+        (CQR(random_state=0), "Over all rows together at least the promised share", "group 0  all rows  "),
+        (ICQR(partition=GroupPartition("region"), random_state=0), "In each group at least the promised", "south  "),
         (
             ICQR(partition=KMeansPartition(data="calibration"), random_state=0),
-            "about that share, as the groups were learned from the calibration rows",
+            "Approximate: the groups were learned from the calibration rows",
             "approximate",
         ),
-        (QR(random_state=0), "nothing; the bounds are the quantile model's own", "group 0  all rows  "),
+        (QR(random_state=0), "None: the quantile model's own bounds", "group 0  all rows  "),
     ],
     ids=["CQR", "groups", "as printed", "QR"],
 )
@@ -350,8 +351,8 @@ def test_inspect_names_the_groups_without_a_promise(icqr: Run) -> None:
     with pytest.warns(UserWarning, match="group 2 has 3"):
         save(model.fit(sales[["size", "region"]], sales["price"]), "model.icqr")
     out = icqr("inspect", "model.icqr").out
-    share = model.certificate().unpromised
-    assert f"{share:.1%} of the calibration rows are in groups too small for a promise; over all rows at least" in out
+    unpromised = percent(model.certificate().unpromised)
+    assert f"{unpromised} of the calibration rows are in groups too small for a promise; over all rows at least" in out
     assert re.search(r"^group 2  region = west +\S+ +0\.0 %  none \(pooled offset\) +\d$", out, flags=re.MULTILINE)
     assert "Lower offset" not in out
 

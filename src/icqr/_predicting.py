@@ -167,8 +167,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             `guarantee`; `novelty`, a p-value that is small for rows unlike their group's calibration rows (NaN unless
             groups are K-means clusters); `lower`, `median`, `upper`; `crossed`, the model's quantiles had to be sorted;
             `collapsed`, the bounds met at their centre; `band_lower` and `band_upper`, the 90 % band of the coverage
-            that a calibration set of this size gives. The centre is the midpoint of the raw bounds: if y is skewed, the
-            median may lie outside an interval of low coverage.
+            that a calibration set of this size gives. The centre is the midpoint of the raw bounds (for "cqr-m" and one
+            offset per side the median): if y is skewed, the median may lie outside an interval of low coverage.
         """
         (level,) = self._coverages(None if coverage is None else [coverage])
         index = X.index if isinstance(X, pd.DataFrame) else None
@@ -189,9 +189,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         }
         if self.calibration_.novelty is not None:
             columns["novelty"] = self.calibration_.novelty.p_values(self.partition_.distance(X), groups)
-        # Each row gets its group's promise. The certificate's last row is for rows of no known group (-1).
-        for name, values in self.certificate(level).groups.items():
-            columns[str(name)] = values.array.take(groups % len(values))
+        # Each row gets its group's promise. Rows of no known group (-1) get the certificate's last row.
+        promises = self.certificate(level).groups
+        for name, values in promises.iloc[groups].items():
+            columns[str(name)] = values.array
         return pd.DataFrame({name: columns[name] for name in EXPLAINED}, index=index)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

@@ -197,6 +197,7 @@ class RuleTrees:
     def __init__(self, values: FloatArray, splits: Sequence[Split], digits: int) -> None:
         self.values, self.splits, self.digits = values, splits, digits
         # A tree gets codes in the order of the values: it splits them alike, and its 32-bit floats hold them exactly.
+        # They lie in memory column by column, as each column is filled, and later summed, by itself.
         self.codes = np.empty((len(values), len(splits)), order="F")
         for j, split in enumerate(splits):
             if isinstance(split, Cuts):

@@ -187,7 +187,7 @@ class PermutationImportance(BaseEstimator):
 
 
 def _deal_rows(n: int, size: int, n_repeats: int, rng: np.random.Generator) -> list[list[IntArray]]:
-    """Give each repeat `size` of n rows. Repeats in a round have no row in common: one prediction serves them all."""
+    """Deal each repeat `size` of n rows. Repeats in a round have no row in common: one prediction serves them all."""
     rounds, at_once = [], n // size
     for remaining in range(n_repeats, 0, -at_once):
         shuffled = np.arange(n) if size == n else rng.permutation(n)

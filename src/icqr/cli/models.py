@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,13 +17,13 @@ from sklearn.utils import get_tags
 from icqr import ICQR, GroupPartition, KMeansPartition, ResidualQuantiles, WholePartition, load
 from icqr._files import replacing
 from icqr._messages import imported
-from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
-from icqr._sheet import Column, Sheet, aligned, cell, share
+from icqr._predicting import IntervalRegressor
 from icqr.auditing.findings import as_json, promise, records
 from icqr.cli.console import listed_names, note, say, say_sheet
 from icqr.cli.options import Method, ModelName
 from icqr.cli.reading import UserTable, check_column
-from icqr.quantiles import bare
+from icqr.reporting.origins import model_facts, selections
+from icqr.reporting.report_tables import tables_of
 
 #: Of each name of --model: the library it needs, its class and what installs it.
 LIBRARIES: dict[ModelName, tuple[str, str, str]] = {
@@ -41,16 +40,9 @@ PREDICTED = ["lower", "median", "upper", "group", "promised"]
 #: Of rows like the calibration rows, this share has a novelty of no more: it is a p-value.
 _NOVEL = 0.05
 _MOST_GROUPS = 50  # as many as K-means makes
-_PROMISES = {
-    GROUPWISE: "in each group at least that share of new rows is covered, whatever the quantile model is worth: on "
-    "average over calibration sets, and if new rows are like the calibration rows",
-    MARGINAL: "over all rows together at least that share of new rows is covered, whatever the model is worth: on "
-    "average over calibration sets, and if new rows are like the calibration rows. Nothing is promised for a part of "
-    "the rows",
-    APPROXIMATE: "about that share, as the groups were learned from the calibration rows themselves; icqr recalibrate "
-    "with fresh rows makes the promise exact in each group",
-    NOT_CALIBRATED: "nothing; the bounds are the quantile model's own, not calibrated",
-}
+_GROUP_COLUMNS = (
+    *("Group", "Rule", "Offset", "Lower offset", "Upper offset", "Promised", "Exception", "Calibration rows"),
+)
 
 
 # -- What options ask for --------------------------------------------------------------------------------
@@ -221,47 +213,20 @@ def chosen_columns(explained: Any, all_columns: bool, kept: Sequence[str]) -> An
 
 def say_model(model: IntervalRegressor) -> None:
     """Print what a model promises, and its groups."""
-    counts = {"training rows": model.n_train_, "calibration rows": int(model.calibration_.sizes.sum())}
-    rows = "".join(f"{count:,} {what}, " for what, count in counts.items() if count)
+    method = type(model).__name__
+    facts = model_facts(method, model)
+    counts = "".join(f"{facts[name]:,} {name}, " for name in ("training rows", "calibration rows") if name in facts)
     n_groups = "1 group" if model.n_groups_ == 1 else f"{model.n_groups_} groups"
-    say(f"{type(model).__name__}: {promise(model.coverage)} promised, {rows}{n_groups}.", "bold")
-    written = re.sub(r"\w+=None,\s+", "", repr(bare(model.estimator)))  # XGBoost names also what is not set
-    say(f"Quantile model: {written}.")
-
-    # If all rows are one group, what is promised in each group is promised for all rows together.
-    certificate = model.certificate()
-    kind = MARGINAL if certificate.guarantee == GROUPWISE and model.n_groups_ == 1 else certificate.guarantee
-    say(f"What is promised: {_PROMISES.get(kind, kind)}.")
-    if certificate.unpromised and certificate.guarantee != NOT_CALIBRATED:
-        say(
-            f"{certificate.unpromised:.1%} of the calibration rows are in groups too small for a promise; over all "
-            f"rows at least {promise(certificate.marginal)} is promised, if such rows stay as frequent."
-        )
-    if hasattr(model, "selection_"):
-        tried = len(model.selection_)
-        chosen = model.selection_.loc[model.selection_["chosen"], "partition"].iloc[0]
-        of_some = f"Of {tried} partitions that were tried on the training rows, {chosen!r} was chosen"
-        say(f"Choice of groups: {of_some if tried > 1 else 'All rows are one group: they are too few to try others'}.")
+    say(f"{method}: {promise(model.coverage)} promised, {counts}{n_groups}.", "bold")
+    say(f"Quantile model: {facts['model']}.")
+    say(f"What is promised: {facts['guarantee']}")
+    if "exception" in facts:
+        say(facts["exception"])
+    for choice in selections({method: model}):
+        say(f"Choice of groups: {choice['sentence']}")
     say()
-    say_sheet(_groups_sheet(model.groups_, certificate.guarantee), most=_MOST_GROUPS)
-
-
-def _groups_sheet(groups: pd.DataFrame, guarantee: str) -> Sheet:
-    """Return the groups as a table to print: what is the same for all, or not known, is left out."""
-    offsets = {"Lower offset": aligned(groups["offset_lower"]), "Upper offset": aligned(groups["offset_upper"])}
-    if (groups["offset_lower"] == groups["offset_upper"]).all():
-        offsets = {"Offset": offsets["Lower offset"]}
-    rules = zip(groups["rule"], groups["fidelity"] < 0.8, strict=True)
-    cells = {
-        "Group": [cell(f"group {number}") for number in groups["group"]],
-        "Rule": [cell(f"roughly {rule}" if is_rough else rule) for rule, is_rough in rules],
-        **offsets,
-        "Promised": [share(promised) for promised in groups["promised"]],
-        "Exception": [cell(None if kind == guarantee else kind) for kind in groups["guarantee"]],
-        "Calibration rows": [cell(n) for n in groups["n"]],
-    }
-    columns = [Column(label, numeric=label not in ("Group", "Rule", "Exception")) for label in cells]
-    return Sheet(columns, list(zip(*cells.values(), strict=True)), "Groups, their rules and offsets").known()
+    groups = tables_of({"groups": model.groups_.to_dict("records")})["groups"]
+    say_sheet(groups.select(_GROUP_COLUMNS), most=_MOST_GROUPS)
 
 
 def predicted_words(coverage: float, n_rows: int, without: int, out: str) -> str:

@@ -83,7 +83,7 @@ def report(
     page_path = _checked_path("path", path)
     numbers_path = None if json_path is None else _checked_path("json_path", json_path)
     jinja2 = imported("jinja2", "reports need", "icqr[report]")
-    from icqr.reporting.pictures import pictures_of  # not above: a summary, all that icqr fit needs, has no pictures
+    from icqr.reporting.pictures import pictures_of  # not above: a summary needs no matplotlib
 
     evidence = gather(subject, X, y, methods)
     summary = summary_of(evidence, title, about, seconds)
