@@ -11,6 +11,7 @@ wanted score, however many rows there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -71,29 +72,19 @@ def calibration_in_blocks(model: IntervalRegressor, reduce: Reduce, coverages: S
         raise ValueError(too_few_rows(total, model.coverage, conformity.symmetric))
 
     # All scores, or those of the ranks that the coverages need.
-    settings = model.small_groups, model.calibration_.guarantee, novelty
+    calibration = Calibration(conformity, (), model.small_groups, model.calibration_.guarantee, novelty)
     n_sides = 1 if conformity.symmetric else 2
     if total * n_sides <= MOST_SCORES:
-        calibration = Calibration(conformity, reduce(lambda block: block.scores, _merged_scores), *settings)
+        calibration = replace(calibration, scores=reduce(lambda block: block.scores, _merged_scores))
     else:
         # Ranks in each group, in the rows of no known group, and in all rows together.
         promised = tuple(dict.fromkeys((*coverages, model.coverage, model.coverage_)))
-        *kept, pooled_ranks = (needed_ranks(int(n), promised, conformity.symmetric) for n in (*sizes, total))
-        ranks = [*kept, pooled_ranks]
+        ranks = [needed_ranks(int(n), promised, conformity.symmetric) for n in (*sizes, total)]
         lengths = [len(needed) for needed in ranks]
         groups = np.repeat(np.arange(len(ranks)), lengths)
         scores = order_statistics(reduce, groups, np.concatenate(ranks), n_sides)
-        *by_group, pooled_scores = np.split(scores, np.cumsum(lengths)[:-1])
-        calibration = SelectedCalibration(
-            conformity,
-            tuple(by_group),
-            *settings,
-            kept=tuple(kept),
-            counts=sizes,
-            pooled_scores=pooled_scores,
-            pooled_ranks=pooled_ranks,
-            coverages=tuple(map(str, promised)),
-        )
+        by_group = np.split(scores, np.cumsum(lengths)[:-1])
+        calibration = SelectedCalibration.of(calibration, sizes, ranks, by_group, promised)
 
     # Warn of groups that are too small, or refuse them, before the model is changed.
     calibration.offset_table(model.coverage, np.arange(model.n_groups_))

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, vali
 
 from icqr._libraries import Encoder, core_of
 from icqr._messages import warn
-from icqr._rows import Rows, check_target, check_weights, naming
+from icqr._rows import Rows, check_pair, check_target, check_weights, naming
 from icqr._tables import (
     FloatArray,
     IntArray,
@@ -364,9 +364,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if core.prepares_rows:
             rows = replace(rows, X=settle_kinds(rows.X))
 
-        if (X_calibration is None) != (y_calibration is None):
-            name = "y_calibration" if X_calibration is None else "X_calibration"
-            raise ValueError(f"X_calibration and y_calibration go together, got {name} alone; give both or neither")
+        check_pair(X_calibration, y_calibration)
         train = calibration = rows
         if X_calibration is not None:
             with naming("calibration rows"):

@@ -150,6 +150,18 @@ def held_out_size(calibration_size: float, n: int) -> int:
     return size
 
 
+def check_pair(X_calibration: object, y_calibration: object) -> None:
+    """Check that both or neither are given.
+
+    Examples
+    --------
+    >>> check_pair(None, None)
+    """
+    if (X_calibration is None) != (y_calibration is None):
+        name = "y_calibration" if X_calibration is None else "X_calibration"
+        raise ValueError(f"X_calibration and y_calibration go together, got {name} alone; give both or neither")
+
+
 def check_weights(fit_params: Mapping[str, Any], n_rows: int) -> None:
     """Check that there is one `sample_weight` for each row given to fit, finite and not negative.
 

@@ -400,6 +400,29 @@ class SelectedCalibration(Calibration):
     pooled_ranks: IntArray
     coverages: tuple[str, ...]
 
+    @classmethod
+    def of(
+        cls,
+        like: Calibration,
+        counts: IntArray,
+        ranks: Sequence[IntArray],
+        scores: Sequence[FloatArray],
+        coverages: Sequence[float | Fraction],
+    ) -> SelectedCalibration:
+        """Keep these scores, which have these ranks in each group and, last, in all rows together."""
+        return cls(
+            like.conformity,
+            tuple(scores[:-1]),
+            like.small_groups,
+            like.guarantee,
+            like.novelty,
+            kept=tuple(ranks[:-1]),
+            counts=counts,
+            pooled_scores=scores[-1],
+            pooled_ranks=ranks[-1],
+            coverages=tuple(map(str, coverages)),
+        )
+
     @property
     def sizes(self) -> IntArray:
         """Number of calibration rows in each group; the last entry is the rows of no known group."""
@@ -491,18 +514,7 @@ def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) 
     groups = (*calibration.scores, np.sort(np.concatenate(calibration.scores), axis=0))
     ranks = [needed_ranks(len(group), coverages, calibration.conformity.symmetric) for group in groups]
     scores = [group[group_ranks - 1] for group, group_ranks in zip(groups, ranks, strict=True)]
-    return SelectedCalibration(
-        calibration.conformity,
-        tuple(scores[:-1]),
-        calibration.small_groups,
-        calibration.guarantee,
-        calibration.novelty,
-        kept=tuple(ranks[:-1]),
-        counts=calibration.sizes,
-        pooled_scores=scores[-1],
-        pooled_ranks=ranks[-1],
-        coverages=tuple(map(str, coverages)),
-    )
+    return SelectedCalibration.of(calibration, calibration.sizes, ranks, scores, coverages)
 
 
 @dataclass(frozen=True)

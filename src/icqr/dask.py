@@ -68,7 +68,7 @@ from icqr._predicting import (
     interval_names,
     is_list,
 )
-from icqr._rows import held_out_size, naming
+from icqr._rows import check_pair, held_out_size, naming
 from icqr._tables import FloatArray, Table, take_rows
 from icqr.calibration import COVERAGES, Calibration, reduced_to, rows_needed
 from icqr.partition import GroupPartition
@@ -140,7 +140,8 @@ class _OnDask(IntervalRegressor):
             return self
         self._check_parameters()
         on_cluster = is_dask_estimator(bare(self.estimator))
-        _check_fit(X_calibration, y_calibration, fit_params, sample_rows, on_cluster)
+        check_pair(X_calibration, y_calibration)
+        _check_fit(fit_params, sample_rows, on_cluster)
         split_seed, model_seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
 
         # Rows to train on and to calibrate with stay where they are; a bounded sample of both comes here.
@@ -352,16 +353,7 @@ def _lightgbm_models(part: Any) -> Iterator[Any]:
 # -- Fitting ---------------------------------------------------------------------------------------------------------
 
 
-def _check_fit(
-    X_calibration: Collection | None,
-    y_calibration: Collection | None,
-    fit_params: dict[str, Any],
-    sample_rows: Any,
-    on_cluster: bool,
-) -> None:
-    if (X_calibration is None) != (y_calibration is None):
-        name = "y_calibration" if X_calibration is None else "X_calibration"
-        raise ValueError(f"X_calibration and y_calibration go together, got {name} alone; give both or neither")
+def _check_fit(fit_params: dict[str, Any], sample_rows: Any, on_cluster: bool) -> None:
     if not isinstance(sample_rows, int | np.integer) or sample_rows < 1:
         raise ValueError(f"sample_rows must be a whole number, 1 or more, got {sample_rows!r}")
     if on_cluster and fit_params:
