@@ -378,7 +378,7 @@ class Features:
                 continue
             column = X[name]
             if not isinstance(column.dtype, pd.CategoricalDtype):
-                # Convert to objects first: pandas fails on an Arrow dictionary that has gaps.
+                # Convert to objects first: pandas fails on an Arrow dictionary with missing values.
                 column = column.astype(object).astype("category")
             codes = column.cat.codes.to_numpy()
             counts = np.bincount(codes[codes >= 0], minlength=len(column.cat.categories))

@@ -231,7 +231,11 @@ def _as_matrix(rows: Any) -> FloatArray:
 
 
 class TreeReplacer:
-    """Predictions of boosted trees on fixed rows when one column's values are replaced; see `tree_replacer`."""
+    """Predictions of boosted trees on fixed rows when one column's values are replaced; see `tree_replacer`.
+
+    A *pair* is a tree with one of the columns it splits on; pairs are sorted by column. A *place* is where a value lies
+    among the thresholds of its column: values in the same place go the same way in every tree.
+    """
 
     def __init__(self, forests: Sequence[Trees], matrix: FloatArray, dtype: Any) -> None:
         self.level = np.repeat(np.arange(len(forests)), [len(trees.roots) for trees in forests])
@@ -240,7 +244,8 @@ class TreeReplacer:
         start, width, self.leaf_values = _number_leaves(trees)
         splits = _sort_splits(trees, start, width, dtype)
 
-        # For each column's values that splits tell apart: the leaves that this column alone leaves over in each tree.
+        # For each column: its pairs, each row's place, and a table of the leaves that the column alone leaves over, with
+        # a row for each pair and a column for each place.
         self.tables: dict[int, Sets] = {}
         self.places: dict[int, IntArray] = {}
         self.pairs: dict[int, slice] = {}
