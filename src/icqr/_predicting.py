@@ -277,7 +277,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self._check_parameters()
         return self._calibrate(self._check_rows(X, y), self._fresh_guarantee)
 
-    def _look_at_training_bounds(self, train: Rows) -> None:
+    def _count_crossings_and_set_floor(self, train: Rows) -> None:
         """Count the training rows whose quantiles had to be sorted, and learn the floor of scaled scores' divisors."""
         bounds, crossed = self._bounds(train.X)
         self.n_crossed_["train"] = int(crossed.sum())

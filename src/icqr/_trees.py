@@ -244,8 +244,8 @@ class TreeReplacer:
         start, width, self.leaf_values = _number_leaves(trees)
         splits = _sort_splits(trees, start, width, dtype)
 
-        # For each column: its pairs, each row's place, and a table of the leaves that the column alone leaves over, with
-        # a row for each pair and a column for each place.
+        # For each column: its pairs, each row's place, and a table of the leaves that the column alone leaves over. The
+        # table has a row for each pair and a column for each place.
         self.tables: dict[int, Sets] = {}
         self.places: dict[int, IntArray] = {}
         self.pairs: dict[int, slice] = {}

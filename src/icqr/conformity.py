@@ -82,6 +82,7 @@ class Conformity:
     def _moved(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
         if self.kind != "cqr":
             offsets = times_up(offsets, np.clip(self.widths(bounds), self.floor, LARGEST))
+        # [lower - q, upper + q], with the lower bound negated, so that rounding up moves both bounds outwards.
         return np.asarray(add_up(bounds[:, ::2] * _OUTWARDS, offsets) * _OUTWARDS)
 
     def _contain_centre(self, intervals: FloatArray, bounds: FloatArray) -> FloatArray:

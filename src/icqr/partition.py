@@ -115,7 +115,7 @@ class KMeansPartition(BaseEstimator):
         How to choose k. Silhouette and elbow look at every k up to `max_groups`. A number is k itself.
     clusterer : estimator, optional
         A scikit-learn clusterer with `n_clusters` and `predict`, to fit from scratch at each k instead:
-        ``KMeans(n_init=10)`` is the algorithm as printed. If its `random_state` is None, it gets the partition's.
+        ``KMeans(n_init=10)`` is Algorithm 1, up to its tolerance. A `random_state` of None gets the partition's.
     merge : bool, default=True
         Merge small groups before calibration.
     data : {"train", "calibration"}, default="train"

@@ -1,6 +1,8 @@
-"""Naive, QR, CQR and ICQR: each `fit` follows the parts of Algorithm 3 in the paper's order.
+"""Naive, QR, CQR and ICQR. `ICQR.fit` follows parts 1 to 4 of the paper's Algorithm 3.
 
-All methods share part 4 (`_calibrate`) and part 5 (`predict_interval`): see `IntervalRegressor` in _predicting.py.
+In the paper's letters: coverage is 1 - α, the raw bounds are the quantiles Q̂, weights are the importances I_j, scores
+are ε, offsets q̂. Part 4 (`_calibrate`) and part 5 (`predict_interval`) are the same for all methods: see
+`IntervalRegressor` in _predicting.py.
 """
 
 from __future__ import annotations
@@ -126,7 +128,7 @@ class Naive(IntervalRegressor):
             regressor.set_params(n_jobs=self.n_jobs)
         self.model_ = PointModel(regressor).fit(train.X, train.y, **params)
 
-        # 2. One offset for all rows.
+        # 2. Score the calibration rows, |y - f(x)| (see `_bounds`: lower and upper are f(x)); one offset for all rows.
         _put_into_one_group(self, train)
         return self._calibrate(calibration, MARGINAL)
 
@@ -185,9 +187,13 @@ class QR(IntervalRegressor):
         if any(rows is not None for rows in calibration):
             raise ValueError(NO_CALIBRATION)
         train, _, params, seeds = self._prepare(X, y, None, None, fit_params, calibrates="none")
+
+        # 1. Estimate the conditional quantiles.
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
-        self._look_at_training_bounds(train)
+        self._count_crossings_and_set_floor(train)
+
+        # 2. All methods predict alike: here with one group, and offsets of zero.
         _put_into_one_group(self, train)
         self.calibration_ = NoCalibration.of(self.conformity_, self.coverage_, NOT_CALIBRATED)
         return self
@@ -295,9 +301,9 @@ class CQR(IntervalRegressor):
         # 1. Estimate the conditional quantiles.
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
-        self._look_at_training_bounds(train)
+        self._count_crossings_and_set_floor(train)
 
-        # 2. One offset for all rows.
+        # 2. and 3. Score the calibration rows; one offset for all rows.
         _put_into_one_group(self, train)
         return self._calibrate(calibration, MARGINAL)
 
@@ -409,9 +415,10 @@ class ICQR(IntervalRegressor):
         """Return the paper's Algorithm 3 as printed.
 
         Importance and K-means use the calibration rows, K-means starts from scratch for each k, and no groups are
-        merged. The promise is approximate until you call `calibrate` with fresh rows. The paper leaves four choices
-        open. Here, the error is the absolute error of the median, columns are min-max scaled, the largest k is used if
-        σ is not reached, and clusters too small for the rank get pooled offsets.
+        merged. The promise is approximate until you call `calibrate` with fresh rows. The paper leaves some choices
+        open. Here, the error is the absolute error of the median, columns are min-max scaled, K-means is the best of
+        ten starts with scikit-learn's tolerance, the largest k is used if σ is not reached, clusters too small for the
+        rank get pooled offsets, and crossed quantiles are sorted.
 
         Examples
         --------
@@ -449,48 +456,49 @@ class ICQR(IntervalRegressor):
         -------
         self
         """
+        # The rows are checked and split into the paper's D_train and D_cal.
         train, calibration, params, seeds = self._prepare(
             X, y, X_calibration, y_calibration, fit_params, calibrates="share"
         )
         self._check_columns_can_group(train, calibration)
 
-        # Part 1: estimate the conditional quantiles.
+        # Part 1: estimate the conditional quantiles at α/2 and 1 - α/2, where α = 1 - coverage, and the median. The
+        # paper asks for normalised sets: the model learns y centred and scaled (`target_scale`).
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
-        self._look_at_training_bounds(train)
+        self._count_crossings_and_set_floor(train)
 
-        # Part 2: weigh the columns by permutation importance (Algorithm 2).
-        partition: Any = KMeansPartition() if self.partition is None else copied(self.partition)
-        weights = None
-        if getattr(partition, "needs_weights", True):
-            weights = self._weigh_columns(train, calibration, seeds.importance)
+        # Part 2: each column's weight is its permutation importance (Algorithm 2), on training rows unless `importance`
+        # says otherwise. Columns are multiplied by their weights in part 3, and again in part 5.
+        weights = self._column_weights(train, calibration, seeds.importance)
 
-        # Part 3: group the rows: K-means on the weighted columns, the smallest k that explains enough variance
-        # (Algorithm 1), or another partition. Groups that would get too few calibration rows are merged.
-        partition = self._fit_partition(partition, train, calibration, weights, seeds.partition, params)
-        if hasattr(partition, "merge_small"):
-            partition.merge_small(len(calibration), rows_needed(self.coverage, self.symmetric))
-        self.partition_ = partition
-        self.n_groups_ = _count_groups(partition, train, calibration)
+        # Part 3: group the rows. By default `KMeansPartition.fit` scales and weights the columns, runs K-means
+        # (Algorithm 1) for k = 2, 3, …, and takes the first k with σ_k > σ.
+        self.partition_ = self._fit_partition(train, calibration, weights, seeds.partition, params)
+        # Not in the paper: groups that would get too few calibration rows are merged.
+        if hasattr(self.partition_, "merge_small"):
+            self.partition_.merge_small(len(calibration), rows_needed(self.coverage, self.symmetric))
+        self.n_groups_ = _count_groups(self.partition_, train, calibration)
+        self._keep_rows_to_describe(train, calibration, weights, seeds.partition)
 
-        # Keep some rows: the groups are put into words from them when you first ask for `groups_`.
-        grouped = calibration if _data_of(partition) == "calibration" else train
-        described = grouped.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seeds.partition).X
-        labels = self._groups_of(described)
-        self.described_ = partial(describe_partition, partition, described, labels, self.n_groups_, weights)
+        # Groups learned from calibration rows, as in Algorithm 3 as printed, give only an approximate promise.
+        learned = [self.partition_] if weights is None else [self.partition_, self.importance]
+        is_approximate = any(_data_of(part) == "calibration" for part in learned)
 
-        # Part 4: keep each group's calibration scores. The offset is the score of rank ceil((n + 1) coverage), looked
-        # up for the coverage that you ask for (calibration.py, `_offsets_at`).
-        learned_from = {_data_of(partition)} | ({_data_of(self.importance)} if weights is not None else set())
-        return self._calibrate(calibration, APPROXIMATE if "calibration" in learned_from else GROUPWISE)
+        # Part 4: find each calibration row's group, score the row, and keep the scores of each group. Its offset q̂ is
+        # the score of rank ceil((n + 1) coverage). Part 5, `predict_interval`, looks it up for the coverage asked for.
+        return self._calibrate(calibration, APPROXIMATE if is_approximate else GROUPWISE)
 
-    def _weigh_columns(self, train: Rows, calibration: Rows, seed: int) -> FloatArray:
-        """Return each column's share of the permutation importance, and warn of columns that leak the target."""
-        # With "auto" the weights shape only one of several candidates, so a rough estimate will do.
+    def _column_weights(self, train: Rows, calibration: Rows, seed: int) -> FloatArray | None:
+        """Return each column's share of the permutation importance; None if the partition needs no weights."""
+        if not getattr(self.partition, "needs_weights", True):
+            return None
+        # With "auto" the weights shape only one of several candidates, so fewer repeats will do.
         default = PermutationImportance(n_repeats=2, max_rows=2000) if self._is_auto() else PermutationImportance()
         importance = self.importance or default
         rows = calibration if _data_of(importance) == "calibration" else train
         self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
+
         # The alarm only warns: nothing is learned from these calibration rows, so the promise holds.
         unseen = calibration.sample(MOST_UNSEEN, seed)
         bounds, _ = self._bounds(unseen.X)
@@ -499,16 +507,26 @@ class ICQR(IntervalRegressor):
         return self.importances_["share"].to_numpy()
 
     def _fit_partition(
-        self,
-        partition: Any,
-        train: Rows,
-        calibration: Rows,
-        weights: FloatArray | None,
-        seed: int,
-        params: dict[str, Any],
+        self, train: Rows, calibration: Rows, weights: FloatArray | None, seed: int, params: dict[str, Any]
     ) -> Any:
         """Fit the partition on the rows that it asks for: training rows, unless it says otherwise."""
-        no_bounds = np.empty((len(train), 0))
+        partition: Any = KMeansPartition() if self.partition is None else copied(self.partition)
+        rows = calibration if _data_of(partition) == "calibration" else train
+        options: dict[str, Any] = {"weights": weights, "random_state": seed}
+        no_bounds = np.empty((len(rows), 0))
+
+        if isinstance(partition, KMeansPartition):
+            # Training rows set the scale, whichever rows are clustered.
+            return partition.fit(rows.X, rows.y, no_bounds, reference=train.X, **options)
+
+        if isinstance(partition, GroupPartition):
+            # It learns nothing from y, so calibration rows may add groups.
+            if isinstance(train.X, pd.DataFrame):
+                all_rows: Table = pd.concat([train.X, pd.DataFrame(calibration.X)])
+            else:
+                all_rows = np.concatenate([train.X, calibration.X])
+            return partition.fit(all_rows, np.empty(0), no_bounds)
+
         if self._is_auto():
             can_choose = group_numbers(len(train), len(calibration), self.coverage, self.symmetric)
             bounds = self._out_of_fold_bounds(train, seed, params) if can_choose else no_bounds
@@ -516,24 +534,21 @@ class ICQR(IntervalRegressor):
                 train, bounds, weights, self.conformity_, self.coverage, len(calibration), seed
             )
             return chosen
+
         if getattr(partition, "needs_scores", False):
             bounds = self._out_of_fold_bounds(train, seed, params)
             scores = self.conformity_.scores(bounds, train.y)
-            return partition.fit(
-                train.X, train.y, bounds, weights=weights, random_state=seed, scores=scores, coverage=self.coverage
-            )
-        if isinstance(partition, GroupPartition):  # it learns nothing from y, so calibration rows may add groups
-            if isinstance(train.X, pd.DataFrame):
-                all_rows: Table = pd.concat([train.X, pd.DataFrame(calibration.X)])
-            else:
-                all_rows = np.concatenate([train.X, calibration.X])
-            return partition.fit(all_rows, np.empty(0), no_bounds)
-        rows = calibration if _data_of(partition) == "calibration" else train
-        options: dict[str, Any] = {"weights": weights, "random_state": seed}
-        if isinstance(partition, KMeansPartition):
-            options["reference"] = train.X  # training rows set the scale, whichever rows are clustered
+            return partition.fit(train.X, train.y, bounds, scores=scores, coverage=self.coverage, **options)
+
         bounds = self.model_.predict(rows.X) if getattr(partition, "needs_bounds", True) else no_bounds
         return partition.fit(rows.X, rows.y, bounds, **options)
+
+    def _keep_rows_to_describe(self, train: Rows, calibration: Rows, weights: FloatArray | None, seed: int) -> None:
+        """Keep some rows: groups are put into words from them when you first ask for `groups_`."""
+        rows = calibration if _data_of(self.partition_) == "calibration" else train
+        kept = rows.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seed).X
+        groups = self._groups_of(kept)
+        self.described_ = partial(describe_partition, self.partition_, kept, groups, self.n_groups_, weights)
 
     def _out_of_fold_bounds(self, train: Rows, seed: int, params: dict[str, Any]) -> FloatArray:
         """Return (n, 3) bounds of the training rows, each from a model that has not seen the row."""
