@@ -209,3 +209,9 @@ def test_rounding_moves_nothing_where_arithmetic_is_exact():
         conformity = Conformity(kind, floor=0.01)
         assert conformity.scores(bounds, y).tolist() == [[offset]]
         assert conformity.intervals(bounds, np.full((1, 2), offset)).tolist() == [[-5.0, 5.0]]
+
+
+def test_a_product_below_the_smallest_double_is_rounded_up_by_no_more_than_needed() -> None:
+    conformity = Conformity("cqr-r", side="lower", floor=5e-324)
+    bounds, offsets = np.array([[0.0, 0.0, math.inf]]), np.full((1, 2), -0.5)
+    assert conformity.intervals(bounds, offsets)[0, 0] == 0.0  # -0.5 * 5e-324 is between -5e-324 and 0

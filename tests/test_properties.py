@@ -117,7 +117,7 @@ def test_a_scaled_score_is_the_smallest_double_at_or_above_the_ratio(bound, y, f
     plain = Conformity(side="lower")
     rows = np.array([[bound, bound, math.inf]]), np.array([y])
     distance, score = plain.scores(*rows)[0, 0], conformity.scores(*rows)[0, 0]
-    assume(math.isfinite(distance) and abs(score) > 1e-300)
+    assume(math.isfinite(distance))
     assert_rounded_up(score, Fraction(distance) / Fraction(floor))
 
 
@@ -125,7 +125,6 @@ def test_a_scaled_score_is_the_smallest_double_at_or_above_the_ratio(bound, y, f
 def test_a_scaled_offset_moves_a_bound_by_the_smallest_double_at_or_above_the_product(offset, floor):
     conformity = Conformity("cqr-m", side="upper", floor=floor)
     moved = conformity.intervals(np.array([[-math.inf, 0.0, 0.0]]), np.full((1, 2), offset))[0, 1]
-    assume(abs(moved) > 1e-300)
     assert_rounded_up(moved, Fraction(offset) * Fraction(floor))
 
 

@@ -18,8 +18,6 @@ from icqr._tables import FloatArray
 CONFORMITIES = ("cqr", "cqr-r", "cqr-m")
 SIDES = ("both", "lower", "upper")
 LARGEST = float(np.finfo(np.float64).max)
-_SMALLEST_NORMAL = float(np.finfo(np.float64).smallest_normal)
-
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 _OUTWARDS = np.array([-1.0, 1.0])  # the directions in which the lower and the upper bound move
 
@@ -139,9 +137,10 @@ def times_up(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return a * b, rounded towards plus infinity, for b > 0."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = a * b
-        # Use the mantissas alone: their product neither overflows nor underflows.
-        error = _product_error(np.frexp(a)[0], np.frexp(b)[0])
-        return _up(product, (error <= 0) & (np.abs(product) >= _SMALLEST_NORMAL) | (a == 0))
+        # Compare with the product of the mantissas, which neither overflows nor underflows: a tiny product is rounded
+        # further than its digits say.
+        (x, i), (y, j) = np.frexp(a), np.frexp(b)
+        return _up(product, np.ldexp(product, -i - j) - x * y >= _product_error(x, y))
 
 
 def divide_up(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -149,8 +148,8 @@ def divide_up(a: FloatArray, b: FloatArray) -> FloatArray:
     with np.errstate(over="ignore", invalid="ignore"):
         quotient = a / b
         (x, i), (y, j) = np.frexp(quotient), np.frexp(b)
-        rest = (np.ldexp(a, -i - j) - x * y) - _product_error(x, y)
-        return _up(quotient, (rest <= 0) & (np.abs(quotient) >= _SMALLEST_NORMAL) | (a == 0))
+        is_enough = np.ldexp(a, -i - j) - x * y <= _product_error(x, y)
+        return _up(quotient, np.where(quotient == 0, a <= 0, is_enough))
 
 
 def _product_error(a: FloatArray, b: FloatArray) -> FloatArray:
