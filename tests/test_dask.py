@@ -313,7 +313,7 @@ def test_models_of_lightgbm_get_one_thread_on_workers_and_keep_theirs_here(monke
         threads.append(model.n_jobs)
         return predict(model, *arguments, **options)
 
-    for estimator, n_models in ((icqr.ResidualQuantiles(light), 15), (make_pipeline(StandardScaler(), light), 3)):
+    for estimator, n_models in ((icqr.ResidualQuantiles(light, centre=light), 6), (make_pipeline(StandardScaler(), light), 3)):
         model = CQR(estimator, random_state=0).fit(X, y[:, 0])
         threads.clear()
         with monkeypatch.context() as patch:

@@ -23,9 +23,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 pytest.importorskip("jax")
 pytest.importorskip("optax")
 
+from icqr import QuantileModel, ResidualQuantiles
 from icqr.importance import PermutationImportance
 from icqr.neural import QuantileNetwork
-from icqr.quantiles import QuantileModel, ResidualQuantiles
 
 LEVELS = (0.05, 0.5, 0.95)
 

@@ -1,4 +1,4 @@
-"""The median first, then the quantiles of its residuals: what is learned from what, any base model, any method."""
+"""A centre first, then the quantiles of its residuals: what is learned from what, any base model, any method."""
 
 import warnings
 from typing import Any
@@ -67,8 +67,9 @@ def test_any_quantile_model_may_be_the_base(name: str) -> None:
     intervals = model.predict_interval(X)
     assert np.isfinite(intervals).all()
     assert coverage_score(y, intervals) > 0.8
-    inner = model.model_.models_[0]
-    assert [len(inner.medians_), len(inner.residuals_)] == [5, 5]
+    centre = model.model_.models_[0].centre_
+    assert len(centre.members_) == len(centre.weights_) >= 1
+    assert centre.weights_.sum() == pytest.approx(1)
 
 
 @pytest.mark.slow
@@ -80,22 +81,96 @@ def test_a_row_s_quantiles_come_from_models_that_have_not_seen_it() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.uniform(size=(200, 1)), rng.normal(size=200)
     known = QuantileModel(by_heart).fit(X, y, LEVELS).predict(X)
-    unknown = ResidualQuantiles(by_heart, random_state=0).fit(X, y).out_of_fold_
+    model = ResidualQuantiles(by_heart, centre=by_heart, random_state=0).fit(X, y)
+    unknown = model.out_of_fold(X, y, seed=0, fit_params={})
     assert np.abs(y - known[:, 1]).mean() < 0.1
     assert np.abs(y - unknown[:, 1]).mean() > 0.5
     # On noise, intervals of unseen rows hold less often than those of known ones.
     assert coverage_score(y, unknown[:, [0, 2]]) < 0.9 < coverage_score(y, known[:, [0, 2]] + [-0.1, 0.1])
 
 
-def test_quantiles_are_the_mean_of_five_medians_plus_the_mean_of_five_residuals() -> None:
-    model = ResidualQuantiles(QuantileRegressor(alpha=0), random_state=0).fit(ARRAY, Y)
-    median = np.mean([fold.predict(ARRAY)[:, 0] for fold in model.medians_], axis=0)
-    rows = np.column_stack([ARRAY, median])
-    residual = np.mean([fold.predict(rows) for fold in model.residuals_], axis=0)
+def test_quantiles_are_the_centre_plus_those_of_what_it_leaves() -> None:
+    model = ResidualQuantiles(LIGHT, random_state=0).fit(ARRAY, Y)
+    centre = model.centre_.predict(ARRAY)
+    residuals = model.residuals_.predict(np.column_stack([ARRAY, centre]))
     found = model.predict_quantiles(ARRAY)
-    np.testing.assert_allclose(found, np.column_stack([median + residual[:, 0], median, median + residual[:, 1]]))
-    np.testing.assert_array_equal(model.predict(ARRAY), median)
+    np.testing.assert_array_equal(found, centre[:, None] + residuals)
+    np.testing.assert_array_equal(model.predict(ARRAY), found[:, 1])
     np.testing.assert_array_equal(model.predict_quantiles(ARRAY, (0.95,)), found[:, [2]])
+    # What the second stage has learned from: residuals of rows that the centre has not seen.
+    rows = np.column_stack([ARRAY, model.centre_.out_of_fold_])
+    again = clone(model.residuals_).fit(rows, Y - model.centre_.out_of_fold_, LEVELS)
+    np.testing.assert_array_equal(again.predict(rows), model.residuals_.predict(rows))
+
+
+def test_the_residuals_model_is_a_small_one_of_the_same_library() -> None:
+    model = ResidualQuantiles(LGBMRegressor(n_estimators=500, n_jobs=1, verbose=-1), random_state=0).fit(ARRAY, Y)
+    small = model.residuals_.models_[0]
+    assert isinstance(small, LGBMRegressor)
+    assert (small.n_estimators, small.num_leaves) == (40, 6)
+    linear = ResidualQuantiles(QuantileRegressor(alpha=0.5), random_state=0).fit(ARRAY, Y)
+    assert linear.residuals_.models_[0].alpha == 0.5
+
+
+# -- The centre ------------------------------------------------------------------------------------------------------
+
+
+def kinds(model: ResidualQuantiles) -> list[str]:
+    """Return the classes of the models that were tried for the centre."""
+    found = []
+    for member in model.centre_.members:
+        inner = member.model.estimator
+        loss = getattr(inner, "loss", "") if isinstance(inner, HistGradientBoostingRegressor) else ""
+        kind = "median" if isinstance(member.model, QuantileModel) else "mean"
+        found.append(f"{type(inner).__name__} {kind} {loss}".strip())
+    return found
+
+
+def test_the_stack_has_the_estimator_a_smooth_and_a_linear_model() -> None:
+    model = ResidualQuantiles(HistGradientBoostingRegressor(loss="absolute_error", max_iter=3), random_state=0)
+    mean = "HistGradientBoostingRegressor mean squared_error"
+    smooth = ["SmoothRidge mean"] * 2
+    assert kinds(model.fit(FULL, Y)) == [mean, *smooth]
+    median = "HistGradientBoostingRegressor median absolute_error"
+    assert kinds(model.fit(FULL, np.exp(3 * Y))) == [mean, median, *smooth]
+    model.set_params(effort="thorough")
+    assert kinds(model.fit(FULL, Y)) == [mean, median, *smooth, "ExtraTreesRegressor mean"]
+    assert [member.n_folds for member in model.centre_.members] == [5, 3, 3, 3, 3]
+
+
+def test_models_step_aside_where_they_can_not_work() -> None:
+    # A pipeline's own steps may be all that reads its columns.
+    inside = ResidualQuantiles(make_pipeline(StandardScaler(), HIST), random_state=0).fit(ARRAY, Y)
+    assert len(inside.centre_.members) == 1
+    # A linear model of quantiles has no squared loss; nor has a model whose level parameter you name.
+    linear = ResidualQuantiles(QuantileRegressor(alpha=0), random_state=0).fit(ARRAY, Y)
+    assert kinds(linear)[0] == "QuantileRegressor median"
+    many = pd.DataFrame({"id": [str(i) for i in range(300)], "b": Y, "c": [f"c{i}" for i in range(300)]})
+    many["d"] = [f"d{i}" for i in range(300)]  # 255 + 1 + 255 + 255 one-hot columns
+    assert len(ResidualQuantiles(LIGHT, random_state=0).fit(many, Y).centre_.members) == 1
+
+
+def test_the_centre_may_be_your_own() -> None:
+    one = ResidualQuantiles(LIGHT, centre=LinearRegression(), random_state=0).fit(ARRAY, Y)
+    assert [len(one.centre_.members_), len(one.centre_.members_[0].models_)] == [1, 3]
+    models = [LinearRegression(), HIST]
+    two = ResidualQuantiles(LIGHT, centre=models, random_state=0).fit(ARRAY, Y)
+    assert kinds(two) == ["LinearRegression mean", "HistGradientBoostingRegressor mean squared_error"]
+    with pytest.raises(ValueError, match="centre must be 'stack', a regressor or a list of regressors, got 'mean'"):
+        ResidualQuantiles(LIGHT, centre="mean", random_state=0).fit(ARRAY, Y)
+    with pytest.raises(ValueError, match="effort must be one of 'quick', 'thorough', got 'fast'"):
+        ResidualQuantiles(LIGHT, effort="fast", random_state=0).fit(ARRAY, Y)
+
+
+def test_an_almost_noise_free_function_is_followed() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1500, 3))
+    y = np.sin(3 * X[:, 0]) * X[:, 1] + X[:, 2] + 0.001 * rng.normal(size=1500)
+    widths = []
+    for estimator in (LGBMRegressor(n_jobs=1, verbose=-1), ResidualQuantiles(LGBMRegressor(n_jobs=1, verbose=-1))):
+        model = CQR(estimator, random_state=0).fit(X[:1000], y[:1000])
+        widths.append(np.ptp(model.predict_interval(X[1000:]), axis=1).mean())
+    assert widths[1] < 0.2 * widths[0]
 
 
 def test_intervals_are_better_where_the_mean_is_hard_and_the_spread_is_simple() -> None:
@@ -138,7 +213,7 @@ def test_icqr_weighs_the_columns_that_matter() -> None:
 
 
 @pytest.mark.parametrize("name", ["hist", "lightgbm", "linear", "network"])
-def test_a_replaced_column_moves_the_median_and_with_it_all_levels(name: str) -> None:
+def test_a_replaced_column_moves_the_centre_and_with_it_all_levels(name: str) -> None:
     base, X = BASES[name]
     column = X.shape[1] - 1
     model = QuantileModel(ResidualQuantiles(base, random_state=0)).fit(X, Y, LEVELS)
@@ -154,12 +229,13 @@ def test_a_replaced_column_moves_the_median_and_with_it_all_levels(name: str) ->
     same, found = replacer.replace(column, np.stack([np.arange(len(X)), order]))
     np.testing.assert_allclose(same, model.predict(X), rtol=1e-9)
     inner = model.models_[0]  # its quantiles are not sorted
-    wanted = np.sort(inner.predict_quantiles(X) + (inner.predict(moved) - inner.predict(X))[:, None], axis=1)
+    move = inner.centre_.predict(moved) - inner.centre_.predict(X)
+    wanted = np.sort(inner.predict_quantiles(X), axis=1) + move[:, None]
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
     assert np.abs(found - same).max() > 1e-3
 
 
-def test_its_own_out_of_fold_quantiles_serve_the_partition() -> None:
+def test_its_own_centre_serves_the_choice_of_groups() -> None:
     class Counting(GradientBoostingRegressor):
         fits = 0
 
@@ -167,8 +243,14 @@ def test_its_own_out_of_fold_quantiles_serve_the_partition() -> None:
             Counting.fits += 1
             return super().fit(X, y, **params)
 
-    ICQR(ResidualQuantiles(Counting(n_estimators=2)), partition="auto", random_state=0).fit(ARRAY, Y)
-    assert Counting.fits == 15  # five folds, three levels
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(660, 1))
+    y = X.ravel() + rng.normal(size=660)
+    model = ICQR(ResidualQuantiles(Counting(n_estimators=2)), partition="auto", random_state=0).fit(X, y)
+    assert len(model.selection_) > 1
+    # Three folds of the centre; three levels of the residuals, on all rows and on half of them; the difficulty on two
+    # halves of the rest, and on all of it if it is chosen.
+    assert Counting.fits == 3 + 3 * 2 + 2 + (model.n_groups_ > 1)
 
 
 # -- Seeds, tasks at the same time, copies ---------------------------------------------------------------------------
@@ -233,7 +315,9 @@ def test_a_model_of_the_mean_is_refused_by_name() -> None:
 
 def test_few_rows_are_cut_into_fewer_folds_and_one_is_refused() -> None:
     base = HistGradientBoostingRegressor(min_samples_leaf=1, random_state=0)
-    assert len(ResidualQuantiles(base, random_state=0).fit(ARRAY[:3], Y[:3]).medians_) == 3
+    for n in (2, 3, 4):
+        model = ResidualQuantiles(base, random_state=0).fit(ARRAY[:n], Y[:n])
+        assert np.isfinite(model.predict_quantiles(ARRAY)).all()
     with pytest.raises(ValueError, match="at least 2 to be cut into folds, got n_samples=1"):
         ResidualQuantiles(base, random_state=0).fit(ARRAY[:1], Y[:1])
 
@@ -253,7 +337,7 @@ def test_residuals_of_any_size_reach_the_library_in_its_range() -> None:
 
 
 def test_a_column_of_the_same_name_does_no_harm() -> None:
-    X = FULL.rename(columns={"a": "predicted_median"})
+    X = FULL.rename(columns={"a": "predicted_centre"})
     one, other = (CQR(ResidualQuantiles(LIGHT), random_state=0).fit(Z, Y) for Z in (X, FULL))
     np.testing.assert_array_equal(one.predict_interval(X), other.predict_interval(FULL))
 

@@ -8,9 +8,10 @@ if typing.TYPE_CHECKING:
     from icqr.importance import PermutationImportance
     from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
     from icqr.persistence import load, save
-    from icqr.quantiles import QuantileModel, ResidualQuantiles, prefit
-    from icqr.regressors import CQR, ICQR, QR, Naive
+    from icqr.quantiles import QuantileModel, prefit
+    from icqr.regressors import CQR, ICQR, QR, AutoICQR, Naive
     from icqr.reporting import report
+    from icqr.residual_quantiles import ResidualQuantiles
 
 __version__ = "0.1.0"
 
@@ -18,6 +19,7 @@ __all__ = [
     "CQR",
     "ICQR",
     "QR",
+    "AutoICQR",
     "GroupPartition",
     "KMeansPartition",
     "Naive",
@@ -42,9 +44,10 @@ _HOMES = {
     "importance": ("PermutationImportance",),
     "partition": ("GroupPartition", "KMeansPartition", "ScorePartition", "WholePartition"),
     "persistence": ("load", "save"),
-    "quantiles": ("QuantileModel", "ResidualQuantiles", "prefit"),
-    "regressors": ("CQR", "ICQR", "QR", "Naive"),
+    "quantiles": ("QuantileModel", "prefit"),
+    "regressors": ("AutoICQR", "CQR", "ICQR", "QR", "Naive"),
     "reporting": ("report",),
+    "residual_quantiles": ("ResidualQuantiles",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("calibration", "dask", "datasets", "metrics", "neural", "persistence", "plots", "streaming")

@@ -40,7 +40,7 @@ from sklearn.utils import check_array
 
 from icqr._predicting import IntervalRegressor
 
-METHODS = "Naive, QR, CQR, ICQR"
+METHODS = "Naive, QR, CQR, ICQR, AutoICQR"
 FORMAT = "icqr-model"
 VERSION = 2
 
@@ -54,14 +54,16 @@ _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 #: Trusted classes by the module that offers them. Left out are estimators whose compiled code trusts what it is given
 #: and that we don't check (nearest neighbours, libsvm), and those that are no part of a regression.
 CLASSES = {
+    "icqr.centres": "CrossFitted Mixture SmoothRidge",
     "icqr.calibration": "Calibration NoCalibration SelectedCalibration",
     "icqr.conformity": "Conformity",
     "icqr.importance": "PermutationImportance",
     "icqr.neural": "QuantileNetwork",
     "icqr.novelty": "Novelty",
     "icqr.partition": "GroupPartition KMeansPartition ScorePartition WholePartition",
-    "icqr.quantiles": "PointModel PrefitQuantiles QuantileModel ResidualQuantiles",
-    "icqr.regressors": "CQR ICQR Naive QR",
+    "icqr.quantiles": "PointModel PrefitQuantiles QuantileModel",
+    "icqr.regressors": "AutoICQR CQR ICQR Naive QR",
+    "icqr.residual_quantiles": "ResidualQuantiles",
     "icqr._clustering": "WeightedSpace",
     "icqr._libraries": "Encoder TargetScale",
     "icqr._tables": "Features",

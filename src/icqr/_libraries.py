@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
+from threadpoolctl import ThreadpoolController
 
 from icqr._tables import Features, FloatArray, IntArray, Table, as_table
 
@@ -61,6 +63,11 @@ class Library:
         The parameters by which a user chooses what a model of the mean minimises; see `target_scale`.
     unit_free : bool
         Whether all other parameters of a model of the mean are free of y's unit.
+    mean : dict, optional
+        Parameters that make a model predict the mean, by squared loss. None: it has no such setting.
+    small : dict
+        Parameters of a small model, for the quantiles of residuals; see `ResidualQuantiles`. Each key lists the
+        library's spellings of one. Empty: the model as it is.
     """
 
     name: str = ""
@@ -75,6 +82,8 @@ class Library:
     defaults: dict[tuple[str, ...], Any] = field(default_factory=dict)
     objective: tuple[str, ...] = ()
     unit_free: bool = False
+    mean: dict[str, Any] | None = None
+    small: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
 
 def _catboost_levels(levels: Levels) -> dict[str, Any]:
@@ -91,8 +100,21 @@ LIBRARIES = (
         max_categories="max_bins",
         objective=("loss",),
         unit_free=True,
+        mean={"loss": "squared_error"},
+        small={
+            ("max_iter",): 40,
+            ("learning_rate",): 0.15,
+            ("max_leaf_nodes",): 6,
+            ("min_samples_leaf",): 40,
+            ("early_stopping",): False,
+        },
     ),
-    Library("sklearn.GradientBoostingRegressor", lambda levels: {"loss": "quantile", "alpha": levels[0]}),
+    Library(
+        "sklearn.GradientBoostingRegressor",
+        lambda levels: {"loss": "quantile", "alpha": levels[0]},
+        mean={"loss": "squared_error"},
+        small={("n_estimators",): 40, ("learning_rate",): 0.15, ("max_depth",): 3, ("min_samples_leaf",): 40},
+    ),
     Library("sklearn.QuantileRegressor", lambda levels: {"quantile": levels[0]}),
     Library(
         "lightgbm.LGBMModel",
@@ -101,6 +123,8 @@ LIBRARIES = (
         forbidden='[]{}",:',
         defaults={("verbosity", "verbose"): -1},
         objective=("objective", "objective_type", "app", "application", "loss"),
+        mean={"objective": "regression"},
+        small={("n_estimators",): 40, ("learning_rate",): 0.15, ("num_leaves",): 6, ("min_child_samples",): 40},
     ),
     Library(
         "xgboost.XGBModel",
@@ -110,6 +134,8 @@ LIBRARIES = (
         forbidden="[]<",
         settings={"enable_categorical": True},
         objective=("objective", "base_score"),
+        mean={"objective": "reg:squarederror"},
+        small={("n_estimators",): 40, ("learning_rate",): 0.15, ("max_depth",): 3, ("min_child_weight",): 40},
     ),
     Library(
         "catboost.CatBoost",
@@ -120,6 +146,12 @@ LIBRARIES = (
         # CatBoost otherwise prints a line per tree and leaves a folder behind.
         defaults={("verbose", "silent", "logging_level"): False, ("allow_writing_files",): False},
         objective=("loss_function", "objective"),
+        mean={"loss_function": "RMSE"},
+        small={
+            ("iterations", "n_estimators", "num_boost_round", "num_trees"): 40,
+            ("learning_rate", "eta"): 0.15,
+            ("depth", "max_depth"): 3,
+        },
     ),
     Library(
         "quantile_forest.BaseForestQuantileRegressor",
@@ -269,6 +301,50 @@ def seeded(estimator: Any, seed: int) -> Any:
         if (key == "random_state" or key.endswith("__random_state")) and value is None
     }
     return estimator.set_params(**unset)
+
+
+def mean_copy(estimator: Any) -> Any | None:
+    """Return a copy of an estimator that predicts the mean, by squared loss; None if it has no such setting.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> mean_copy(HistGradientBoostingRegressor(loss="quantile", quantile=0.9)).loss
+    'squared_error'
+    """
+    core = core_of(estimator)
+    if core.library.mean is None:
+        return None
+    return copied(estimator).set_params(**{core.prefix + name: value for name, value in core.library.mean.items()})
+
+
+def small_copy(estimator: Any) -> Any:
+    """Return a copy of an estimator with the settings of its library's small model, or as it is if there are none.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> small_copy(HistGradientBoostingRegressor()).max_leaf_nodes
+    6
+    """
+    core = core_of(estimator)
+    params = core.model.get_params() if core.library.small else {}
+    settings = {
+        next((name for name in spellings if name in params), spellings[0]): value
+        for spellings, value in core.library.small.items()
+    }
+    return copied(estimator).set_params(**{core.prefix + name: value for name, value in settings.items()})
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """Find the libraries that use threads. This takes long, so it is done once."""
+    return ThreadpoolController()
+
+
+def one_thread() -> Any:
+    """Return a context in which linear algebra uses one thread: several add in another order, to other last bits."""
+    return _threads().limit(limits=1)
 
 
 # -- Rows as the library takes them ----------------------------------------------------------------------------------

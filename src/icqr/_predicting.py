@@ -43,7 +43,7 @@ from icqr.calibration import (
 from icqr.conformity import CONFORMITIES, SIDES, Conformity, width_floor
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
-from icqr.quantiles import PointModel, QuantileModel, ResidualQuantiles, bare, is_prefit
+from icqr.quantiles import PointModel, QuantileModel, bare, is_prefit
 
 _TEXT = pd.Series(["text"]).dtype  # depends on the version of pandas
 #: The columns that `explain` returns, and their types.
@@ -359,7 +359,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         warn_about_text(rows.X)
         # Decide the kinds of columns before the split, on all rows. Models that prepare rows decide for themselves.
         core = core_of(bare(self.estimator))
-        if isinstance(core.model, ResidualQuantiles):
+        if getattr(core.model, "is_cross_fitted", False):
             core = core_of(bare(core.model.estimator))
         if core.prepares_rows:
             rows = replace(rows, X=settle_kinds(rows.X))

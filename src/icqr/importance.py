@@ -16,8 +16,10 @@ from sklearn.frozen import FrozenEstimator
 from icqr._messages import warn
 from icqr._tables import FloatArray, IntArray, Table, as_table, draw_rows, take_rows
 from icqr._trees import tree_replacer
+from icqr.centres import CrossFitted
 from icqr.metrics import pinball_loss
-from icqr.quantiles import QuantileModel, ResidualQuantiles
+from icqr.quantiles import QuantileModel
+from icqr.residual_quantiles import ResidualQuantiles
 
 _MOST_PREPARED = 20_000  # rows for all repeats together (or for one, if it needs more); beyond it, repeats share rows
 _MOST_VALUES = 2**22  # to predict in one call: each call takes time, and its table takes memory
@@ -247,7 +249,8 @@ def column_replacer(model: Any, X: Table) -> Replacer:
     (1, 100, 3)
     """
     if isinstance(model, ResidualQuantiles):
-        return _MovedMedian([column_replacer(median, X) for median in model.medians_], model.predict_quantiles(X))
+        members = [_member_replacer(member, X) for member in model.centre_.members_]
+        return _MovedCentre(members, model.centre_.weights_, np.sort(model.predict_quantiles(X), axis=1))
     if hasattr(model, "replacer"):
         replacer: Replacer = model.replacer(X)
         return replacer
@@ -329,22 +332,39 @@ class _RowReplacer:
         return np.concatenate([self.rows] * copies)
 
 
-class _MovedMedian:
-    """Predictions of `ResidualQuantiles`: the median follows a replaced column, and its distances to other levels stay.
+def _member_replacer(member: CrossFitted, X: Table) -> Replacer:
+    """Return a `Replacer` for one model of a centre: its predictions are (n, 1)."""
+    encoder, scale = member.model_.encoder_, member.model_.scale_
+    rows = encoder.encode(as_table(X))
+    return _RowReplacer(
+        lambda replaced: member.predict_encoded(replaced)[:, None],
+        rows,
+        encoder.positions,
+        tree_replacer(member.models_, rows),
+        lambda quantiles: scale.unscaled(quantiles.mean(axis=-1, keepdims=True)),
+    )
 
-    To predict the residuals again would take long, because the replaced median is one of their columns.
+
+class _MovedCentre:
+    """Predictions of `ResidualQuantiles`: all levels follow the centre when a column is replaced.
+
+    To predict the residuals again would take long, because the replaced centre is one of their columns.
     """
 
-    def __init__(self, medians: list[Replacer], predicted: FloatArray) -> None:
-        self.medians = medians
+    def __init__(self, members: list[Replacer], weights: FloatArray, predicted: FloatArray) -> None:
+        self.members = members
+        self.weights = weights
         self.predicted = predicted
 
     def uses(self, column: int) -> bool:
-        return any(median.uses(column) for median in self.medians)
+        return any(member.uses(column) for member in self.members)
 
     def replace(self, column: int, orders: IntArray) -> FloatArray:
-        moves = [median.replace(column, orders) - median.predicted for median in self.medians]
-        return np.asarray(self.predicted + np.mean(moves, axis=0))
+        moved = self.predicted
+        for member, weight in zip(self.members, self.weights, strict=True):
+            if member.uses(column):
+                moved = moved + weight * (member.replace(column, orders) - member.predicted)
+        return np.asarray(np.broadcast_to(moved, (len(orders), *self.predicted.shape)))
 
 
 def _sorted(quantiles: FloatArray) -> FloatArray:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Hashable
-from functools import cache
 from itertools import pairwise
 from reprlib import repr as shortened
 from typing import Any, Protocol, Self
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor
-from threadpoolctl import ThreadpoolController
 
 from icqr._clustering import (
     Clustering,
@@ -33,7 +31,7 @@ from icqr._clustering import (
     mean_silhouette,
     nearest_centroid,
 )
-from icqr._libraries import core_of, find_quantile_library, seeded
+from icqr._libraries import core_of, find_quantile_library, one_thread, seeded
 from icqr._messages import warn
 from icqr._rules import value_rule
 from icqr._tables import FloatArray, IntArray, Table, blocks, draw_rows, known_values, take_rows
@@ -186,8 +184,7 @@ class KMeansPartition(BaseEstimator):
                 reason = "all importances are zero: permuting a column changes no prediction's error"
             warn(f"One group only, as in CQR: {reason}.")
         else:
-            # Use one thread: several would add in another order each time, which changes the last bits.
-            with _threads().limit(limits=1):
+            with one_thread():
                 path, chosen = self._choose_k(Z, rng, random_state)
             self._check_reached(chosen)
 
@@ -338,12 +335,6 @@ class KMeansPartition(BaseEstimator):
 def _is_too_small(counts: NDArray[Any], group: int, n_calibration: int, needed: int) -> bool:
     """Return whether a group's risk of getting fewer than `needed` calibration rows is above `MERGE_RISK`."""
     return bool(stats.binom.cdf(needed - 1, n_calibration, counts[group] / counts.sum()) > MERGE_RISK)
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    """Find the libraries that use threads. This takes longer than a K-means fit, so it is done once."""
-    return ThreadpoolController()
 
 
 # -- A user's own groups ---------------------------------------------------------------------------------------------

@@ -7,14 +7,12 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from icqr._libraries import (
     Encoder,
@@ -31,7 +29,7 @@ from icqr._libraries import (
     target_scale,
 )
 from icqr._rows import Rows
-from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, settle_kinds, take_rows
+from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, take_rows
 
 #: The level of the median.
 MEDIAN = 0.5
@@ -179,14 +177,14 @@ def fit_quantiles(
     >>> fit_quantiles(None, rows, (0.25, 0.75), seed=0, n_jobs=None, fit_params={}).levels_
     (0.25, 0.75)
     """
-    model = _quantile_model(estimator, seed)
+    model = as_quantile_model(estimator, seed)
     for part in (model, model.estimator):
-        if isinstance(part, QuantileModel | ResidualQuantiles) and part.n_jobs is None:
-            part.set_params(n_jobs=n_jobs)
+        if isinstance(part, QuantileModel) or getattr(part, "is_cross_fitted", False):
+            part.set_params(n_jobs=n_jobs if part.n_jobs is None else part.n_jobs)
     return model.fit(rows.X, rows.y, levels, **fit_params)
 
 
-def _quantile_model(estimator: Any, seed: int) -> QuantileModel:
+def as_quantile_model(estimator: Any, seed: int) -> QuantileModel:
     """Return a copy of any estimator as a quantile model, seeded where it has no seed of its own."""
     model: QuantileModel = copied(estimator) if isinstance(estimator, QuantileModel) else QuantileModel()
     model.set_params(estimator=seeded(bare(estimator), seed))
@@ -403,156 +401,21 @@ def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: 
     return PrefitQuantiles(tuple(map(FrozenEstimator, models)), tuple(float(level) for level in levels))
 
 
-# -- Two stages ------------------------------------------------------------------------------------------------------
+# -- Out-of-fold predictions -----------------------------------------------------------------------------------------
 
 
-class ResidualQuantiles(RegressorMixin, BaseEstimator):
-    """Quantiles in two stages: first the median, then the quantiles of the residuals.
-
-    1. Cut the rows into five folds at random. For each fold, fit a model of the median on the other folds, and predict
-       the fold. So each training row gets its median from a model that has not seen it.
-    2. On the same folds, fit models of the other levels to the residuals, ``y - median``. They learn from the columns
-       and the median.
-    3. For a new row, average the five models' medians and their residual quantiles, and add the two.
-
-    The spread is learned from residuals like those of new rows; a model's residuals on rows that it knows are too
-    small. The price is five fits on 4/5 of the rows, which take about 4 times as long as one quantile model (8 times
-    for a library that fits all levels at once), and 5 times as many models to predict with. In return, the out-of-fold
-    quantiles that `ICQR` needs for ``partition="auto"`` and `ScorePartition` cost no more fits. Permutation importance
-    is that of the median: a column's effect on the residual quantiles alone doesn't count.
-
-    You can use it wherever you would use a quantile model: ``ICQR(ResidualQuantiles(LGBMRegressor()))``. To transform
-    the target, put a TransformedTargetRegressor around it, not inside, because residuals may be negative. Out-of-fold
-    quantiles then cost five more fits of the whole, as for any other model.
-
-    Parameters
-    ----------
-    estimator : estimator, optional
-        Anything that `QuantileModel` takes, or a `QuantileModel`. By default HistGradientBoostingRegressor.
-    levels : sequence of float, default=(0.05, 0.5, 0.95)
-        The levels to predict. Inside a method such as `ICQR`, the method sets them.
-    random_state : int, RandomState or None
-        Seed for the folds, and for models that have no seed of their own.
-    n_jobs : int, optional
-        Number of folds to fit at the same time. The result stays the same.
-
-    Attributes
-    ----------
-    medians_ : list of QuantileModel
-        The models of the median, one for each fold.
-    residuals_ : list of QuantileModel
-        The models of the residuals' quantiles, one for each fold; empty if the median is the only level.
-    out_of_fold_ : array of shape (n, levels)
-        Each training row's sorted quantiles, by models that were fitted without its fold. One indirect trace remains:
-        the residual models learned from other folds' residuals, whose medians come from models that had seen this row.
+def cut_folds(n: int, n_folds: int, seed: int | None) -> list[IntArray]:
+    """Cut n rows into folds at random; each fold is the positions of its rows, in ascending order.
 
     Examples
     --------
-    >>> X = np.linspace(0, 1, 100)[:, None]
-    >>> ResidualQuantiles(random_state=0).fit(X, X.ravel()).predict_quantiles(X[:2]).shape
-    (2, 3)
+    >>> [len(fold) for fold in cut_folds(7, 3, seed=0)]
+    [3, 2, 2]
     """
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        levels: Levels = (0.05, 0.5, 0.95),
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.levels = levels
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Table, y: FloatArray, sample_weight: Any = None) -> Self:
-        """Fit both stages; `sample_weight` is the only fit parameter that makes sense for both."""
-        X, y = as_table(X), np.asarray(y, dtype=np.float64)
-        check_levels(self.levels)
-        validate_data(self, X, skip_check_array=True)
-        folds, seed = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
-        model = _quantile_model(self.estimator, seed)
-        self._check_base(model, X)
-        if core_of(model.estimator).prepares_rows:
-            X = settle_kinds(X)
-        params = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight, dtype=np.float64)}
-
-        # Stage 1: predict each row's median by a model that has not seen the row.
-        self.medians_, predicted = cross_fit(model, X, y, (MEDIAN,), folds, params, self.n_jobs)
-        median = predicted[:, 0]
-        # Stage 2: predict the residuals' quantiles, with the median as one more column.
-        other_levels = [level for level in self.levels if level != MEDIAN]
-        self.residuals_: list[QuantileModel] = []
-        residual = np.empty((len(y), 0))
-        if other_levels:
-            rows = _with_column(X, median)
-            self.residuals_, residual = cross_fit(model, rows, y - median, other_levels, folds, params, self.n_jobs)
-        self.out_of_fold_ = np.sort(self._added(self.levels, median, residual), axis=1)
-        return self
-
-    def predict_quantiles(self, X: Table, levels: Levels | None = None) -> FloatArray:
-        """Return (n, levels) quantiles, not sorted, for all fitted levels or some of them."""
-        check_is_fitted(self)
-        X = as_table(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        median = np.mean([model.predict(X)[:, 0] for model in self.medians_], axis=0)
-        wanted = tuple(self.levels if levels is None else levels)
-        other_levels = [level for level in wanted if level != MEDIAN]
-        residual = np.empty((len(median), 0))
-        if other_levels:
-            rows = _with_column(X, median)
-            residual = np.mean([model.predict(rows, other_levels) for model in self.residuals_], axis=0)
-        return self._added(wanted, median, residual)
-
-    def _added(self, levels: Levels, median: FloatArray, residual: FloatArray) -> FloatArray:
-        """Return the quantiles: the median, and at the other levels the median plus the residual's quantile."""
-        quantiles = np.repeat(median[:, None], len(levels), axis=1)
-        quantiles[:, [level != MEDIAN for level in levels]] += residual
-        return quantiles
-
-    def predict(self, X: Table) -> FloatArray:
-        """Return the median."""
-        return self.predict_quantiles(X, (MEDIAN,))[:, 0]
-
-    @property
-    def levels_(self) -> tuple[float, ...]:
-        """The fitted levels."""
-        return tuple(self.levels)
-
-    def _check_base(self, model: QuantileModel, X: Table) -> None:
-        """Raise before any fit if the estimator can't be fitted in two stages, or if a column can't be used."""
-        if is_prefit(model.estimator):
-            raise ValueError(
-                "ResidualQuantiles fits its estimator on folds, and can't with one that is fitted already; give the "
-                "estimator unfitted, or use the fitted one without ResidualQuantiles"
-            )
-        core = core_of(model.estimator)
-        find_quantile_library(core.model, model.level_parameter)
-        Encoder(model.estimator, X)
-        if core.transforms_target:
-            raise ValueError(
-                "ResidualQuantiles(TransformedTargetRegressor(…)) would transform residuals, which may be negative; "
-                "put it around: TransformedTargetRegressor(ResidualQuantiles(…), …)"
-            )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # Any table is welcome: `QuantileModel` encodes the rows for the estimator.
-        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
-
-
-def _with_column(X: Table, median: FloatArray) -> Table:
-    """Return the table with the median as its last column, under a name that no other column has."""
-    if not isinstance(X, pd.DataFrame):
-        return np.column_stack([X, median])
-    name: Any = "predicted_median"
-    if not all(isinstance(known, str) for known in X.columns):
-        name = X.shape[1]  # scikit-learn refuses a mix of text and other names
-    while name in X.columns:
-        name += "_" if isinstance(name, str) else 1
-    # Not `assign`: pandas warns if a table has more than 100 columns that were added one by one.
-    return pd.concat([X, pd.Series(median, index=X.index)], axis=1).set_axis([*X.columns, name], axis=1)
+    if n < 2:
+        raise ValueError(f"rows to train on must be at least 2 to be cut into folds, got n_samples={n}; give more rows")
+    order = np.random.default_rng(seed).permutation(n)
+    return [np.sort(fold) for fold in np.array_split(order, min(n_folds, n))]
 
 
 def cross_fit(
@@ -563,8 +426,9 @@ def cross_fit(
     seed: int | None,
     fit_params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
+    n_folds: int = FOLDS,
 ) -> tuple[list[Any], FloatArray]:
-    """Fit a quantile model without each of five random folds, and predict that fold with it.
+    """Fit a quantile model without each of some random folds, and predict that fold with it.
 
     Parameters
     ----------
@@ -580,6 +444,8 @@ def cross_fit(
         Passed to the model's fit. Arrays with one value per row are split with the rows.
     n_jobs : int, optional
         Number of folds to fit at the same time. The result stays the same.
+    n_folds : int, default=5
+        The number of folds.
 
     Returns
     -------
@@ -595,23 +461,20 @@ def cross_fit(
     >>> len(models), median.shape
     (5, (200, 1))
     """
-    n = len(y)
-    if n < 2:
-        raise ValueError(f"rows to train on must be at least 2 to be cut into folds, got n_samples={n}; give more rows")
-    order = np.random.default_rng(seed).permutation(n)
-    folds = [np.sort(fold) for fold in np.array_split(order, min(FOLDS, n))]
-    # A checkpoint belongs to one set of rows, so the folds' models must not share one.
-    unfitted = clone(model)
-    checkpoints = [name for name in unfitted.get_params(deep=True) if name.endswith("checkpoint")]
-    if checkpoints:
-        unfitted.set_params(**dict.fromkeys(checkpoints))
-
+    folds = cut_folds(len(y), n_folds, seed)
+    unfitted = without_checkpoints(clone(model))
     tasks = (delayed(_fit_without)(clone(unfitted), X, y, levels, fold, fit_params or {}) for fold in folds)
     models = Parallel(n_jobs=n_jobs)(tasks)
-    predictions = np.empty((n, len(levels)))
+    predictions = np.empty((len(y), len(levels)))
     for fitted, fold in zip(models, folds, strict=True):
         predictions[fold] = fitted.predict(take_rows(X, fold))
     return models, predictions
+
+
+def without_checkpoints(model: Any) -> Any:
+    """Return the model, with all its checkpoints unset: one belongs to one set of rows, so folds must not share it."""
+    names = [name for name in model.get_params(deep=True) if name.endswith("checkpoint")]
+    return model.set_params(**dict.fromkeys(names)) if names else model
 
 
 def _fit_without(

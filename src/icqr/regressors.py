@@ -1,4 +1,4 @@
-"""Naive, QR, CQR and ICQR. `ICQR.fit` follows parts 1 to 4 of the paper's Algorithm 3.
+"""Naive, QR, CQR, ICQR and AutoICQR. `ICQR.fit` follows parts 1 to 4 of the paper's Algorithm 3.
 
 In the paper's letters: coverage is 1 - α, the raw bounds are the quantiles Q̂, weights are the importances I_j, scores
 are ε, offsets q̂. Part 4 (`_calibrate`) and part 5 (`predict_interval`) are the same for all methods: see
@@ -31,7 +31,8 @@ from icqr._tables import Features, FloatArray, Table
 from icqr.calibration import Calibration, NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
 from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition, WholePartition
-from icqr.quantiles import PointModel, ResidualQuantiles, bare, cross_fit, fit_quantiles, is_prefit
+from icqr.quantiles import PointModel, bare, cross_fit, fit_quantiles, is_prefit
+from icqr.residual_quantiles import EFFORTS, ResidualQuantiles, around, small_of
 from icqr.selection import group_numbers, select
 
 #: Groups are put into words from at most this many rows.
@@ -340,7 +341,7 @@ class ICQR(IntervalRegressor):
         K-means clusters, or a number of groups by difficulty (`icqr.selection.select`). This fits the quantile model
         five more times, unless it is `prefit` or `ResidualQuantiles`.
     importance : PermutationImportance, optional
-        By default `PermutationImportance()`. With ``partition="auto"``, 2 repeats on at most 2,000 rows.
+        By default `PermutationImportance()`, with ``partition="auto"`` with 2 repeats.
     small_groups : {"pooled", "infinite", "error"}, default="pooled"
         What a group with too few calibration rows gets: an offset from all rows, which promises nothing for this group;
         an infinite interval, which keeps the promise; or an error.
@@ -475,11 +476,8 @@ class ICQR(IntervalRegressor):
         # Part 3: group the rows. By default `KMeansPartition.fit` scales and weights the columns, runs K-means
         # (Algorithm 1) for k = 2, 3, …, and takes the first k with σ_k > σ.
         self.partition_ = self._fit_partition(train, calibration, weights, seeds.partition, params)
-        # Not in the paper: groups that would get too few calibration rows are merged.
-        if hasattr(self.partition_, "merge_small"):
-            self.partition_.merge_small(len(calibration), rows_needed(self.coverage, self.symmetric))
-        self.n_groups_ = _count_groups(self.partition_, train, calibration)
-        self._keep_rows_to_describe(train, calibration, weights, seeds.partition)
+        # Not in the paper: groups that would get too few calibration rows are merged, and described in words.
+        self._settle_groups(train, calibration, weights, seeds.partition)
 
         # Groups learned from calibration rows, as in Algorithm 3 as printed, give only an approximate promise.
         learned = [self.partition_] if weights is None else [self.partition_, self.importance]
@@ -494,8 +492,7 @@ class ICQR(IntervalRegressor):
         if not getattr(self.partition, "needs_weights", True):
             return None
         # With "auto" the weights shape only one of several candidates, so fewer repeats will do.
-        default = PermutationImportance(n_repeats=2, max_rows=2000) if self._is_auto() else PermutationImportance()
-        importance = self.importance or default
+        importance = self.importance or PermutationImportance(n_repeats=2 if self._is_auto() else 5)
         rows = calibration if _data_of(importance) == "calibration" else train
         self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
 
@@ -528,39 +525,52 @@ class ICQR(IntervalRegressor):
             return partition.fit(all_rows, np.empty(0), no_bounds)
 
         if self._is_auto():
-            can_choose = group_numbers(len(train), len(calibration), self.coverage, self.symmetric)
-            bounds = self._out_of_fold_bounds(train, seed, params) if can_choose else no_bounds
+            judged, bounds = train, no_bounds
+            if group_numbers(len(train), len(calibration), self.coverage, self.symmetric):
+                judged, bounds = self._out_of_fold_bounds(train, seed, params)
             chosen, self.selection_ = select(
-                train, bounds, weights, self.conformity_, self.coverage, len(calibration), seed
+                judged,
+                bounds,
+                weights,
+                self.conformity_,
+                self.coverage,
+                len(calibration),
+                seed,
+                small_of(self.estimator),
             )
             return chosen
 
         if getattr(partition, "needs_scores", False):
-            bounds = self._out_of_fold_bounds(train, seed, params)
-            scores = self.conformity_.scores(bounds, train.y)
-            return partition.fit(train.X, train.y, bounds, scores=scores, coverage=self.coverage, **options)
+            judged, bounds = self._out_of_fold_bounds(train, seed, params)
+            scores = self.conformity_.scores(bounds, judged.y)
+            return partition.fit(judged.X, judged.y, bounds, scores=scores, coverage=self.coverage, **options)
 
         bounds = self.model_.predict(rows.X) if getattr(partition, "needs_bounds", True) else no_bounds
         return partition.fit(rows.X, rows.y, bounds, **options)
 
-    def _keep_rows_to_describe(self, train: Rows, calibration: Rows, weights: FloatArray | None, seed: int) -> None:
-        """Keep some rows: groups are put into words from them when you first ask for `groups_`."""
+    def _settle_groups(self, train: Rows, calibration: Rows, weights: FloatArray | None, seed: int) -> None:
+        """Merge groups that would get too few calibration rows, and keep some rows to put groups into words."""
+        if hasattr(self.partition_, "merge_small"):
+            self.partition_.merge_small(len(calibration), rows_needed(self.coverage, self.symmetric))
+        self.n_groups_ = _count_groups(self.partition_, train, calibration)
+        # The words are made from these rows when you first ask for `groups_`.
         rows = calibration if _data_of(self.partition_) == "calibration" else train
         kept = rows.sample(min(max(1000, 100 * self.n_groups_), MOST_DESCRIBED), seed).X
         groups = self._groups_of(kept)
         self.described_ = partial(describe_partition, self.partition_, kept, groups, self.n_groups_, weights)
 
-    def _out_of_fold_bounds(self, train: Rows, seed: int, params: dict[str, Any]) -> FloatArray:
-        """Return (n, 3) bounds of the training rows, each from a model that has not seen the row."""
+    def _out_of_fold_bounds(self, train: Rows, seed: int, params: dict[str, Any]) -> tuple[Rows, FloatArray]:
+        """Return training rows, all or some, and their (n, 3) bounds from models that have not seen the row."""
         if is_prefit(self.estimator):
-            return self._bounds(train.X)[0]
+            return train, self._bounds(train.X)[0]
         fitted = self.model_.models_[0]
-        if isinstance(fitted, ResidualQuantiles):  # it has cross-fitted already
-            quantiles = fitted.out_of_fold_
+        if isinstance(fitted, ResidualQuantiles):  # its centre is cross-fitted already
+            held, quantiles = fitted.held_out(train.X, train.y, seed, params)
+            train = train.take(held)
         else:
             model = clone(self.model_).set_params(n_jobs=None)
             quantiles = cross_fit(model, train.X, train.y, self.model_.levels_, seed, params, self.n_jobs)[1]
-        return bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
+        return train, bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
 
     def _is_auto(self) -> bool:
         return isinstance(self.partition, str) and self.partition == "auto"
@@ -590,6 +600,153 @@ class ICQR(IntervalRegressor):
                 Features(train.X).transform(calibration.X)
         if isinstance(self.partition, GroupPartition):
             clone(self.partition).fit(train.X, train.y, np.empty((len(train), 0)))
+
+
+class AutoICQR(ICQR):
+    """The best intervals we have, in every group: bounds in two stages, and groups chosen from the training rows.
+
+    1. Predict a centre by models that have not seen the row, and learn the quantiles of what it leaves
+       (`ResidualQuantiles`).
+    2. Choose the groups by what they cost on training rows: one group, K-means clusters of the columns weighted by
+       importance, or groups by predicted difficulty (`icqr.selection.select`).
+    3. In each group, score the calibration rows. The offset is the score of rank ``ceil((n + 1) coverage)``.
+    4. Give each new row the offset of its group.
+
+    Bounds and groups are learned from training rows alone, so coverage holds in every group, in finite samples.
+
+    Parameters
+    ----------
+    estimator : estimator, optional
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor. It must be unfitted: for a
+        model that is fitted already use ``ICQR(prefit(…), partition="auto")``.
+    coverage : float, default=0.9
+        The share of intervals that should contain y, in each group.
+    effort : {"quick", "thorough"}, default="quick"
+        "quick" takes about twice the time of `CQR`, "thorough" about five times; see `ResidualQuantiles`.
+    conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr-m"
+        The score; see `CQR`. The default scales both bounds around the median, in proportion to their distance from it.
+        So other coverages than the fitted one keep each row's shape, and always contain the median.
+    symmetric : bool, default=True
+        True: one offset for both bounds. False: one for each, so that each tail holds on its own.
+    side : {"both", "lower", "upper"}, default="both"
+        Bound y on both sides, or on one only.
+    y_min, y_max : float, optional
+        Known limits of y. Intervals stay within them.
+    partition : partition or "auto", default="auto"
+        "auto" chooses the groups. `GroupPartition` takes your own; see `ICQR` for others.
+    importance : PermutationImportance, optional
+        By default `PermutationImportance()`, with ``partition="auto"`` with 2 repeats.
+    small_groups : {"pooled", "infinite", "error"}, default="pooled"
+        What a group with too few calibration rows gets: an offset from all rows, which promises nothing for this group;
+        an infinite interval, which keeps the promise; or an error.
+    calibration_size : float or int, default=1/3
+        Share or number of rows to set aside for calibration.
+    random_state : int, RandomState or None
+        Seed for everything random.
+    n_jobs : int, optional
+        Number of tasks to run at the same time.
+
+    Attributes
+    ----------
+    model_, importances_, partition_, selection_, calibration_, groups_, n_crossed_
+        As of `ICQR`.
+
+    Examples
+    --------
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(1000, random_state=0, return_X_y=True)
+    >>> model = AutoICQR(coverage=0.9, random_state=0).fit(X, y)
+    >>> model.predict_interval(X).shape
+    (1000, 2)
+    >>> model.explain(X)["guarantee"].unique().tolist()
+    ['group-wise']
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        coverage: float = 0.9,
+        *,
+        effort: str = "quick",
+        conformity: str = "cqr-m",
+        symmetric: bool = True,
+        side: str = "both",
+        y_min: float | None = None,
+        y_max: float | None = None,
+        partition: Partition | str | None = "auto",
+        importance: PermutationImportance | None = None,
+        small_groups: str = "pooled",
+        calibration_size: float = 1 / 3,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.effort = effort
+        self.conformity = conformity
+        self.symmetric = symmetric
+        self.side = side
+        self.y_min = y_min
+        self.y_max = y_max
+        self.partition = partition
+        self.importance = importance
+        self.small_groups = small_groups
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_calibration: ArrayLike | None = None,
+        y_calibration: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
+        """Fit the bounds, choose the groups and calibrate.
+
+        Parameters
+        ----------
+        X, y : table and array
+            Rows to train on. If you give no calibration rows, `calibration_size` of these are set aside, drawn at
+            random; `ICQR.fit` says when that is right.
+        X_calibration, y_calibration : table and array, optional
+            Calibration rows. The model must not have seen them.
+        **fit_params : optional
+            `sample_weight` is the only one that makes sense for all models that are fitted here.
+
+        Returns
+        -------
+        self
+        """
+        train, calibration, params, seeds = self._prepare(
+            X, y, X_calibration, y_calibration, fit_params, calibrates="share"
+        )
+        self._check_columns_can_group(train, calibration)
+
+        # 1. Bounds: a cross-fitted centre, and the quantiles of its residuals.
+        bounds = around(self.estimator, ResidualQuantiles(effort=self.effort))
+        levels = quantile_levels(self.coverage, self.side)
+        self.model_ = fit_quantiles(bounds, train, levels, seeds.model, self.n_jobs, params)
+        self._count_crossings_and_set_floor(train.sample(MOST_UNSEEN, seeds.model))
+
+        # 2. Groups. The columns' importance weighs them for K-means, and warns of columns that leak the target.
+        weights = self._column_weights(train, calibration, seeds.importance)
+        self.partition_ = self._fit_partition(train, calibration, weights, seeds.partition, params)
+        self._settle_groups(train, calibration, weights, seeds.partition)
+
+        # 3. One offset for each group; `predict_interval` looks it up for the coverage asked for.
+        return self._calibrate(calibration, GROUPWISE)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.effort not in EFFORTS:
+            raise ValueError(f"effort must be one of {', '.join(map(repr, EFFORTS))}, got {self.effort!r}")
+        if is_prefit(self.estimator):
+            raise ValueError(
+                "AutoICQR fits its estimator on folds, and can't with one that is fitted already; give it unfitted, or "
+                "use ICQR(…, partition='auto'), which takes fitted models"
+            )
 
 
 # -- Steps of fit ----------------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ def select(
     coverage: float,
     n_calibration: int,
     seed: int,
+    estimator: Any = None,
 ) -> tuple[Any, pd.DataFrame]:
     """Return the partition with the most groups at no cost, fitted, and a table of all candidates.
 
@@ -97,6 +98,8 @@ def select(
         The number of calibration rows there will be.
     seed : int
         Seed for clusters, folds and splits.
+    estimator : estimator, optional
+        The model that predicts the difficulty; see `ScorePartition`.
 
     Returns
     -------
@@ -125,11 +128,11 @@ def select(
         scores = conformity.scores(bounds, rows.y)
         candidates.append(_clusters(rows, bounds, weights, n_calibration, seed))
         # Predict each row's difficulty by a model that has not seen the row.
-        regressor = ScorePartition().regressor(seed)
-        difficulty = cross_fit(regressor, rows.X, scores.max(axis=1), (float(coverage),), seed)[1][:, 0]
+        regressor, hardest = ScorePartition(estimator=estimator).regressor(seed), scores.max(axis=1)
+        difficulty = cross_fit(regressor, rows.X, hardest, (float(coverage),), seed, n_folds=2)[1][:, 0]
         for size in sizes:
             labels = np.searchsorted(cut(difficulty, size), difficulty)
-            candidates.append(Candidate("difficulty", ScorePartition(size), labels))
+            candidates.append(Candidate("difficulty", ScorePartition(size, estimator), labels))
         candidates = [candidates[0], *(candidate for candidate in candidates[1:] if candidate.n_groups > 1)]
     if len(candidates) > 1:
         losses = _losses(candidates, rows.y, bounds, scores, conformity, coverage, n_calibration, seed)

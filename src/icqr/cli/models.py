@@ -147,14 +147,10 @@ def load_model(model_file: str) -> IntervalRegressor:
 def categories_of(model: IntervalRegressor) -> dict[str, list[Any]]:
     """Return the categories of the columns that were text in training; of a model with its own pipeline, nothing."""
     fitted = getattr(model.model_, "models_", [model.model_])[0]
-    # In two stages each fold has a model of its own, which may not have seen a category.
-    parts = fitted.medians_ if isinstance(fitted, ResidualQuantiles) else [model.model_]
-    categories: dict[str, list[Any]] = {}
-    for part in parts:
-        features = part.encoder_.features
-        for name, values in {} if features is None else features.categories.items():
-            categories[str(name)] = list(dict.fromkeys([*categories.get(str(name), []), *values]))
-    return categories
+    # Of two stages, the model of the centre knows the columns as the user has them.
+    part = fitted.centre_.members_[0].model_ if isinstance(fitted, ResidualQuantiles) else model.model_
+    features = part.encoder_.features
+    return {} if features is None else {str(name): list(values) for name, values in features.categories.items()}
 
 
 def columns_to_read(model: IntervalRegressor) -> tuple[list[str], list[str] | None]:

@@ -12,7 +12,8 @@ from icqr._libraries import core_of
 from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
 from icqr.auditing.findings import listed, percent, promise
 from icqr.partition import KMeansPartition
-from icqr.quantiles import ResidualQuantiles, bare
+from icqr.quantiles import bare
+from icqr.residual_quantiles import CENTRE_FOLDS, ResidualQuantiles
 from icqr.selection import ROWS
 
 GUARANTEES = {
@@ -35,8 +36,8 @@ OTHER_LIBRARY = (
     "Not known here: the intervals came as numbers. This report only says whether they kept the promise on these rows."
 )
 TWO_STAGES = (
-    "in two stages: models of the median, then models of the quantiles of what it leaves, each fitted without one of "
-    "{} folds of the training rows, and the mean of what they predict"
+    "in two stages: a centre, predicted by models that were fitted without one of {} folds of the training rows each "
+    "({}), then the quantiles of what it leaves"
 )
 
 
@@ -53,7 +54,7 @@ def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "method": name,
         "model": written,
-        "bounds": None if residual is None else TWO_STAGES.format(len(residual.medians_)),
+        "bounds": None if residual is None else TWO_STAGES.format(CENTRE_FOLDS, _shares_of_centre(residual)),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
         "calibration rows": int(model.calibration_.sizes.sum()) or None,
@@ -75,7 +76,7 @@ def library_versions(models: Iterable[IntervalRegressor]) -> dict[str, str]:
     names = ["icqr", "numpy", "pandas", "scipy", "scikit-learn"]
     for model in models:
         residual = two_stages(model)
-        fitted = bare(model.estimator) if residual is None else residual.medians_[0].models_[0]
+        fitted = bare(model.estimator if residual is None else residual.estimator)
         names.append(type(core_of(fitted)[1]).__module__.partition(".")[0])
     versions = {"python": platform.python_version()}
     for name in dict.fromkeys(names):
@@ -84,6 +85,14 @@ def library_versions(models: Iterable[IntervalRegressor]) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue  # a module of the user's own, or a distribution of another name
     return versions
+
+
+def _shares_of_centre(residual: ResidualQuantiles) -> str:
+    """Return the models of a centre with their weights: "LGBMRegressor 75 %, SmoothRidge 25 %"."""
+    members = zip(residual.centre_.members_, residual.centre_.weights_, strict=True)
+    return ", ".join(
+        f"{type(core_of(bare(member.model_.estimator)).model).__name__} {percent(weight)}" for member, weight in members
+    )
 
 
 def two_stages(model: IntervalRegressor) -> ResidualQuantiles | None:
@@ -103,7 +112,7 @@ def importance_sentence(model: IntervalRegressor) -> str | None:
     groups = f"groups {'' if follow else 'do not '}follow them."
     if two_stages(model) is None:
         return f"The columns that move the prediction most; {groups}"
-    return f"The columns that move the median most; {groups} What a column does to the spread alone is not counted."
+    return f"The columns that move the centre most; {groups} What a column does to the spread alone is not counted."
 
 
 def selections(models: Mapping[str, IntervalRegressor]) -> list[dict[str, Any]]:

@@ -1,0 +1,157 @@
+"""Data to develop on: none of the benchmark's sets, so that those stay unseen until a final run.
+
+    python -m benchmarks.development --models lightgbm --seeds 3
+
+Half of the rows train, a quarter calibrates and a quarter judges. Numbers are the interval score over CQR's of the same
+base model, and the time of fit over CQR's. Real sets come with scikit-learn and statsmodels; the law of the others is
+in this file. `--coverages` adds the score at other coverages from one fit over that of a fit of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from lightgbm import LGBMRegressor
+from sklearn.datasets import load_diabetes, make_friedman1
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import train_test_split
+
+from icqr import CQR, ICQR, AutoICQR, Naive
+from icqr.metrics import coverage_score, interval_score
+
+Data = tuple[Any, Any]
+
+
+def _statsmodels(name: str, target: str, drop: tuple[str, ...] = ()) -> Callable[[int], Data]:
+    def load(_: int) -> Data:
+        from statsmodels import datasets  # type: ignore[import-untyped]
+
+        rows = getattr(datasets, name).load_pandas().data.dropna()
+        return rows.drop(columns=[target, *drop]), rows[target].to_numpy(dtype=float)
+
+    return load
+
+
+def _drawn(n: int, p: int, law: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Callable[[int], Data]:
+    def draw(seed: int) -> Data:
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(size=(n, p))
+        return pd.DataFrame(X, columns=[f"x{j}" for j in range(p)]), law(X, rng)
+
+    return draw
+
+
+def _shops(seed: int) -> Data:
+    """Return sales by shop and weekday: two columns of text, and a spread that differs from shop to shop."""
+    rng = np.random.default_rng(seed)
+    shop, day, size = rng.integers(30, size=3000), rng.integers(7, size=3000), rng.uniform(size=3000)
+    level, spread = rng.normal(5, 1, 30), rng.uniform(0.2, 1.5, 30)
+    y = level[shop] + 0.5 * (day > 4) + size + spread[shop] * rng.normal(size=3000)
+    return pd.DataFrame({"shop": shop, "day": day, "size": size}).astype({"shop": str, "day": str}), y
+
+
+#: Data sets by name: functions of a seed.
+SETS: dict[str, Callable[[int], Data]] = {
+    "diabetes": lambda _: load_diabetes(return_X_y=True, as_frame=True),
+    "affairs": _statsmodels("fair", "affairs"),
+    "doctor visits": _statsmodels("randhie", "mdvis"),
+    "schools": _statsmodels("star98", "PERMINTE", ("PERMINTE_AVYRSEXP", "PERMINTE_AVSAL", "PERMINTE_AVYRSEXP_AVSAL")),
+    "voters": _statsmodels("anes96", "income"),
+    "travel": _statsmodels("modechoice", "gc", ("individual",)),
+    "friedman": lambda seed: make_friedman1(2000, noise=1.0, random_state=seed),
+    "sharp": _drawn(2000, 4, lambda X, rng: np.sin(4 * X[:, 0]) * X[:, 1] + X[:, 2] + 0.002 * rng.normal(size=len(X))),
+    "line": _drawn(1500, 6, lambda X, rng: X @ np.arange(6.0) + (0.2 + 2 * X[:, 0]) * rng.normal(size=len(X))),
+    "skewed": _drawn(
+        3000, 5, lambda X, rng: np.exp(2 * X[:, 0] + X[:, 1] * X[:, 2] + (0.2 + X[:, 3]) * rng.normal(size=len(X)))
+    ),
+    "counts": _drawn(4000, 5, lambda X, rng: rng.poisson(np.exp(4 * X[:, 0] * X[:, 1] - 1.0)).astype(float)),
+    "zeros": _drawn(
+        4000, 6, lambda X, rng: (rng.uniform(size=len(X)) < X[:, 0] ** 2) * np.exp(X[:, 1] + rng.normal(size=len(X)))
+    ),
+    "heavy tails": _drawn(3000, 5, lambda X, rng: 5 * X[:, 0] ** 2 + (0.3 + X[:, 1]) * rng.standard_t(3, size=len(X))),
+    "steps": _drawn(
+        6000,
+        8,
+        lambda X, rng: np.floor(4 * X[:, 0]) * np.floor(3 * X[:, 1]) + (0.3 + X[:, 2]) * rng.normal(size=len(X)),
+    ),
+    "many columns": _drawn(
+        1500, 60, lambda X, rng: 3 * X[:, :5].sum(axis=1) + (0.5 + X[:, 5]) * rng.normal(size=len(X))
+    ),
+    "shops": _shops,
+}
+MODELS: dict[str, Callable[[], Any]] = {
+    "lightgbm": lambda: LGBMRegressor(n_estimators=300, n_jobs=1, verbosity=-1),
+    "histgb": lambda: HistGradientBoostingRegressor(max_iter=300, early_stopping=False),
+}
+METHODS: dict[str, Callable[..., Any]] = {
+    "Naive": Naive,
+    "CQR": CQR,
+    "ICQR": ICQR,
+    "quick": AutoICQR,
+    "thorough": lambda *given, **options: AutoICQR(*given, effort="thorough", **options),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(SETS))
+    parser.add_argument("--models", nargs="+", default=["lightgbm"], choices=MODELS)
+    parser.add_argument("--methods", nargs="+", default=["quick", "thorough"], choices=METHODS)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--coverages", nargs="*", type=float, default=[])
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows = [
+        row
+        for name in options.names
+        for model in options.models
+        for seed in range(options.seeds)
+        for row in judge(name, model, seed, ["CQR", *options.methods], options.coverages)
+    ]
+    table = (
+        pd.DataFrame(rows).groupby(["model", "data", "method"], sort=False).mean(numeric_only=True).drop(columns="seed")
+    )
+    print(table.round(3).to_string())
+    print(np.exp(np.log(table).groupby(["model", "method"], sort=False).mean()).round(3).to_string())
+
+
+def judge(name: str, model: str, seed: int, methods: list[str], coverages: list[float]) -> list[dict[str, Any]]:
+    """Return each method's score and time over CQR's on one draw."""
+    X, y = SETS[name](seed)
+    X, X_new, y, y_new = train_test_split(X, np.asarray(y, dtype=float), test_size=0.25, random_state=seed)
+    rows: list[dict[str, Any]] = []
+    for method in methods:
+        start = time.process_time()
+        fitted = METHODS[method](MODELS[model](), random_state=seed).fit(X, y)
+        seconds = time.process_time() - start
+        intervals = fitted.predict_interval(X_new)
+        row = {
+            "model": model,
+            "data": name,
+            "seed": seed,
+            "method": method,
+            "coverage": coverage_score(y_new, intervals),
+        }
+        row |= {"score": interval_score(y_new, intervals, coverage=0.9), "time": seconds}
+        for level in coverages:
+            own = METHODS[method](MODELS[model](), level, random_state=seed).fit(X, y).predict_interval(X_new)
+            other = fitted.predict_interval(X_new, level)
+            row[f"at {level:g}"] = interval_score(y_new, other, coverage=level) / interval_score(
+                y_new, own, coverage=level
+            )
+        rows.append(row)
+    base = {key: rows[0][key] for key in ("score", "time")}
+    for row in rows:
+        row |= {key: row[key] / value for key, value in base.items()}
+        print(row, flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    main()
