@@ -18,14 +18,14 @@ from scipy import stats
 pytest.importorskip("pyarrow", reason="the benchmark needs pip install -e .[benchmark]")
 pytest.importorskip("matplotlib", reason="the benchmark needs pip install -e .[benchmark]")
 
-from benchmarks.quality import run, tables
+from benchmarks.quality import methods, run, tables
 from benchmarks.quality.grid import BASES, MORE, PLANS, Base, Cell, Settings, cells
-from benchmarks.quality.methods import METHODS, PEERS, Outcome, split
-from benchmarks.quality.models import Fits, FoldMean, Shared, SharedResiduals
-from benchmarks.quality.run import drawn_covered, make_case, measures, methods_of, run_cell
+from benchmarks.quality.methods import METHODS, ON_REQUEST, PEERS, Outcome, split
+from benchmarks.quality.models import Fits, FoldMean, Shared
+from benchmarks.quality.run import ALL, drawn_covered, make_case, measures, methods_of, run_cell
 from benchmarks.quality.statistics import corrected_error, holm, mean_over_sets, paired, ratio_of_sums
 from benchmarks.quality.tables import FLOOR
-from icqr import CQR, ICQR, QuantileModel, ResidualQuantiles, ScorePartition
+from icqr import CQR, ICQR, AutoICQR, QuantileModel, ScorePartition
 from paper.results import read_rows
 
 SMALL = Base(
@@ -159,7 +159,7 @@ def test_the_grid_is_what_was_planned() -> None:
         Cell("bike", "lightgbm", 0.95, 1),
     ]
     settings = Settings()
-    assert {*settings.first_seeds, *settings.most_rows, *tables.REFERENCES} <= {*METHODS, *PEERS}
+    assert {*settings.first_seeds, *settings.most_rows, *tables.REFERENCES} <= {*ALL}
     assert {base for plan in PLANS for base in plan.bases} == set(settings.bases)
 
 
@@ -180,18 +180,37 @@ def test_every_base_model_can_be_made_for_a_seed() -> None:
 def test_a_shared_model_gives_what_its_own_fit_gives() -> None:
     case = make_case(CELLS[0], TINY)
     fits, plain = Fits(len(case.train.y)), SMALL.make(0)
-    pairs: list[tuple[Any, Any, Any]] = [
-        (Shared(QuantileModel(plain), fits), plain, partition) for partition in (None, ScorePartition(2), "auto")
-    ]
-    pairs.append((SharedResiduals(plain, fits), ResidualQuantiles(plain), "auto"))
-    for shared, own, partition in pairs:
+    for partition in (None, ScorePartition(2), "auto"):
         intervals = [
             ICQR(bounds, 0.8, partition=partition, random_state=3)
             .fit(*case.train, X_calibration=case.calibration.X, y_calibration=case.calibration.y)
             .predict_interval(case.test.X)
-            for bounds in (shared, own)
+            for bounds in (Shared(QuantileModel(plain), fits), plain)
         ]
         np.testing.assert_array_equal(*intervals)
+
+
+def test_auto_is_the_class_with_its_own_fit_on_the_same_rows() -> None:
+    case = make_case(CELLS[0], TINY)
+    for name, effort in (("AutoICQR", "quick"), ("AutoICQR, thorough", "thorough")):
+        model = AutoICQR(SMALL.make(0), 0.9, effort=effort, random_state=0)
+        model.fit(*case.train, X_calibration=case.calibration.X, y_calibration=case.calibration.y)
+        np.testing.assert_array_equal(METHODS[name](case).intervals, model.predict_interval(case.test.X))
+    assert not case.fits.known
+
+
+def test_cross_fitting_peers_get_all_rows_but_the_test_rows_in_any_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    regression = pytest.importorskip("mapie.regression")
+    case = make_case(CELLS[0], TINY)
+    X, y = case.known
+    assert (len(X), len(y)) == (360, 360)
+    assert not set(X.index) & set(case.test.X.index)
+    model = regression.CrossConformalRegressor(SMALL.make(0), confidence_level=0.9, cv=5, random_state=0)
+    expected = model.fit_conformalize(X, y).predict_interval(case.test.X)[1][:, :, 0]
+    monkeypatch.setattr(methods, "BLOCK", 50)
+    outcome = PEERS["MAPIE CV+"](case)
+    np.testing.assert_array_equal(outcome.intervals, expected)
+    assert outcome.promised == pytest.approx(0.8)
 
 
 def test_models_are_fitted_once_and_their_seconds_are_owed() -> None:
@@ -262,10 +281,10 @@ def test_packages_agree_where_they_do_the_same(rows: pd.DataFrame) -> None:
 
 
 def test_methods_on_the_same_model_owe_the_same_fit(rows: pd.DataFrame) -> None:
-    own = {"CQR, residual", "ICQR, residual, auto", MORE, "CQR, five averaged", FLOOR}
-    assert rows[~rows["method"].isin(own)].groupby("seed")["base_seconds"].nunique().eq(1).all()
-    residual = rows[rows["method"].str.contains("residual")]
-    assert residual.groupby("seed")["base_seconds"].nunique().eq(1).all()
+    alone = rows["method"].isin(["AutoICQR", "AutoICQR, thorough", "MAPIE CV+", "MAPIE cross CQR"])
+    assert rows.loc[alone, "base_seconds"].eq(0).all()
+    others = rows[~alone & ~rows["method"].isin([MORE, "CQR, five averaged", FLOOR])]
+    assert others.groupby("seed")["base_seconds"].nunique().eq(1).all()
     assert (rows["own_seconds"].dropna() > 0).all()
 
 
@@ -305,7 +324,13 @@ def test_rows_alone_are_enough_to_go_on(tiny: Path, tmp_path: Path, monkeypatch:
 
 def test_the_stored_rows_are_the_grid_with_its_settings() -> None:
     rows, about = read_rows(DOCS / "benchmark" / "rows.parquet")
-    assert about == json.loads(json.dumps(dataclasses.asdict(Settings())))
+    names = set(about["methods"])
+    assert set(rows["method"]) == {*names, FLOOR}
+    now = json.loads(json.dumps(dataclasses.asdict(Settings())))
+    for limits in ("first_seeds", "most_rows"):
+        now[limits] = {name: limit for name, limit in now[limits].items() if name in names}
+    assert about == now | {"methods": about["methods"]}
+    assert names <= {*ALL}  # no row is of a method that is gone
     assert set(rows[list(Cell._fields)].itertuples(index=False, name=None)) == set(cells())
 
 
@@ -355,6 +380,25 @@ def test_text_and_missing_values_reach_every_method(monkeypatch: pytest.MonkeyPa
     rows = pd.DataFrame(run_cell(Cell("concrete", "histgb", 0.8, 0), TINY)[1])
     assert rows["ert"].notna().all()
     assert rows["drawn"].eq(0).all()
+
+
+def test_chosen_methods_run_alone_in_a_folder_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["sine_spread", "--bases", "lightgbm", "--levels", "0.9", "--seeds", "1", "--out", str(tmp_path)]
+    assert run.main([*arguments, "--methods", "QR"]) == 0
+    rows, about = read_rows(tmp_path / "rows.parquet")
+    assert rows["method"].tolist() == ["QR", "CQR", FLOOR]  # CQR is what all are compared with
+    assert about["methods"] == ["QR", "CQR"]
+    summary = pd.read_csv(tmp_path / "tables" / "summary.csv")
+    assert summary["method"].tolist() == ["QR", "CQR", FLOOR]
+    assert run.main([*arguments, "--methods", "Naive"]) == 1
+    assert "methods = ['QR', 'CQR'], not ['Naive', 'CQR']; give another folder" in capsys.readouterr().err
+
+
+def test_a_method_on_request_runs_only_if_it_is_asked_for() -> None:
+    case = make_case(CELLS[0], TINY)
+    assert not {*ON_REQUEST} & {*methods_of(CELLS[0], case)}
+    asked = dataclasses.replace(TINY, methods=("CQR", "AutoGluon"))
+    assert methods_of(CELLS[0], make_case(CELLS[0], asked)) == ["CQR", "AutoGluon"]
 
 
 def test_a_method_is_left_out_where_it_takes_too_long() -> None:
@@ -503,7 +547,7 @@ def test_the_command_explains_itself(monkeypatch: pytest.MonkeyPatch, capsys: py
         run.main(["--help"])
     assert not ended.value.code
     shown = capsys.readouterr().out
-    for word in ("--out", "--seeds", "--levels", "--jobs", "--tables-only", "grid.py", "kc_house"):
+    for word in ("--out", "--seeds", "--levels", "--methods", "--jobs", "--tables-only", "grid.py", "kc_house"):
         assert word in shown
 
 

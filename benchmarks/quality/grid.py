@@ -39,8 +39,7 @@ class Base:
     effort : str, optional
         The parameter that computing time is proportional to: trees or epochs.
     times : int, optional
-        The control's model has so many times the effort, so that over all data sets it takes at least as long as what
-        it controls for: residual quantiles with ``partition="auto"``. The tables show the seconds of both.
+        The control's model has this many times the effort. The tables show the seconds of both.
 
     Examples
     --------
@@ -107,15 +106,20 @@ class Settings:
         same seeds.
     most_rows : dict
         Methods that run with so many calibration rows at most, because their time grows with the square.
+    methods : tuple of str, optional
+        Run only these. By default all of ours and of other packages, but those that run on request alone.
     """
 
     bases: Mapping[str, Base] = field(default_factory=lambda: BASES)
     synthetic_rows: int = 4000
     conditional_rows: int = 20_000
     first_seeds: Mapping[str, int] = field(
-        default_factory=lambda: dict.fromkeys(["ICQR printed", "ICQR notebook", MORE, AVERAGED, "MAPIE conditional"], 5)
+        default_factory=lambda: dict.fromkeys(
+            ["ICQR printed", "ICQR notebook", MORE, AVERAGED, "MAPIE conditional", "AutoGluon", "AutoGluon, CQR"], 5
+        )
     )
     most_rows: Mapping[str, int] = field(default_factory=lambda: {"MAPIE conditional": 6000})
+    methods: tuple[str, ...] | None = None
 
 
 # -- The grid --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
-from icqr import QuantileModel, ResidualQuantiles
+from icqr import QuantileModel
 from icqr.importance import column_replacer
 
 
@@ -113,8 +113,6 @@ class Shared(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 class FoldMean(BaseEstimator):  # type: ignore[misc]
     """The mean of five models, each fitted without one of five folds: what averaging alone does.
 
-    It fits as many models on as many rows as `ResidualQuantiles`.
-
     Parameters
     ----------
     estimator : estimator
@@ -140,32 +138,3 @@ class FoldMean(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, levels: Sequence[float] | None = None) -> Any:
         """Return (n, levels) quantiles."""
         return np.mean([model.predict(X, levels) for model in self.models_], axis=0)
-
-
-class SharedResiduals(ResidualQuantiles):
-    """`ResidualQuantiles`, fitted once.
-
-    Parameters
-    ----------
-    estimator, levels, random_state, n_jobs
-        As for `ResidualQuantiles`; folds are fitted one after the other.
-    fits : Fits
-        What was fitted before.
-    """
-
-    def __init__(
-        self,
-        estimator: Any,
-        fits: Fits,
-        levels: Sequence[float] = (0.05, 0.5, 0.95),
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        super().__init__(estimator, levels, random_state, n_jobs)
-        self.fits = fits
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit, or remember."""
-        fitted = self.fits.fitted(ResidualQuantiles(self.estimator, self.levels, self.random_state), X, y)
-        self.__dict__.update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
-        return self

@@ -1,8 +1,9 @@
 """The benchmark: data set × base model × coverage × seed, a cell each; `benchmarks.quality.grid` says which.
 
 In a cell, half of the rows train the base quantile model, a quarter calibrates and a quarter judges. The model is
-fitted once, and all methods work with that fitted model and those calibration rows; only methods whose point is another
-model (residual quantiles, the controls) fit their own, from the same training rows.
+fitted once, and all methods work with that fitted model and those calibration rows. Only methods whose point is another
+model fit their own: `AutoICQR` and the controls from the same training rows, methods that cross-fit from the rows that
+train and those that calibrate.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.quality import figures, tables
 from benchmarks.quality.grid import BASES, DATA, MORE, SYNTHETIC, Cell, Settings, cells
-from benchmarks.quality.methods import METHODS, PEERS, Case, Outcome, split
+from benchmarks.quality.methods import METHODS, ON_REQUEST, PEERS, Case, Outcome, split
 from icqr import metrics
 from icqr.datasets import Synthetic, load_dataset
 from paper import results
@@ -64,7 +65,7 @@ COLUMNS = {
 }
 KEY = ["data", "base", "level", "seed", "method"]
 #: All methods, in the order of the tables.
-ORDER = (*METHODS, *PEERS, tables.FLOOR)
+ALL = (*METHODS, *PEERS, *ON_REQUEST)
 #: What a peer may raise on some rows; its row then has the message in place of measures.
 FAILURES = (ImportError, ValueError, ArithmeticError, RuntimeError, np.linalg.LinAlgError, IndexError)
 
@@ -137,7 +138,7 @@ def read_rows(file: Path) -> pd.DataFrame:
     """Return the rows of a file, data sets and methods in the order of the tables."""
     rows, _ = results.read_rows(file)
     rows["data"] = pd.Categorical(rows["data"], DATA)
-    rows["method"] = pd.Categorical(rows["method"], ORDER)
+    rows["method"] = pd.Categorical(rows["method"], (*ALL, tables.FLOOR))
     return rows.sort_values(KEY, ignore_index=True).astype({"data": object, "method": object})
 
 
@@ -178,7 +179,7 @@ def methods_of(cell: Cell, case: Case) -> list[str]:
     settings, n = case.settings, len(case.calibration.y)
     return [
         name
-        for name in (*METHODS, *PEERS)
+        for name in settings.methods or (*METHODS, *PEERS)
         if (name not in settings.first_seeds or (cell.level == 0.9 and cell.seed < settings.first_seeds[name]))
         and n <= settings.most_rows.get(name, np.inf)
         and (name != MORE or case.base.effort is not None)
@@ -192,7 +193,7 @@ def run_method(case: Case, name: str) -> dict[str, Any]:
     start = time.process_time()
     try:
         with kept_warnings(notes):
-            outcome = (METHODS | PEERS)[name](case)
+            outcome = (METHODS | PEERS | ON_REQUEST)[name](case)
             seconds = time.process_time() - start + case.fits.saved
             row = measures(case, outcome)
     except FAILURES as error:
@@ -201,7 +202,7 @@ def run_method(case: Case, name: str) -> dict[str, Any]:
         return {"method": name, "notes": f"no result: {error}"}
     return row | {
         "method": name,
-        "promised": None if name == "QR" else case.level if outcome.promised is None else outcome.promised,
+        "promised": case.level if outcome.promised is None else outcome.promised,
         "unpromised": outcome.unpromised,
         "n_groups": outcome.n_groups,
         "base_seconds": case.fits.whole,
@@ -263,6 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, help="no more than so many seeds of each (default: all)")
     parser.add_argument("--levels", type=float, nargs="+", help="only these coverages: 0.9 0.8 0.95 (default: all)")
     parser.add_argument("--bases", nargs="+", choices=BASES, default=tuple(BASES), help="only these base models")
+    methods = ", ".join(f'"{name}"' for name in ALL)
+    parser.add_argument("--methods", nargs="+", choices=ALL, metavar="METHOD", help=f"only these, and CQR: {methods}")
     parser.add_argument("--jobs", type=int, help="cells at the same time (default: 1)")
     parser.add_argument("--tables-only", action="store_true", help="only write tables and figures of what is there")
     options = parser.parse_args(arguments)
@@ -271,6 +274,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.tables_only:
             return write_results(options.out)
         data = DATA if "all" in options.data else options.data
-        return run(cells(data, options.levels, options.seeds, options.bases), options.out, n_jobs=options.jobs)
+        # All tables compare with CQR.
+        methods = options.methods and tuple(name for name in ALL if name in {"CQR", *options.methods})
+        chosen = cells(data, options.levels, options.seeds, options.bases)
+        return run(chosen, options.out, Settings(methods=methods), options.jobs)
 
     return run_command(job, options.out)
