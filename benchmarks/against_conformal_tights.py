@@ -31,7 +31,7 @@ from benchmarks.quality.run import make_case, measures, read_rows
 
 LEVEL, BASE = 0.9, "lightgbm"
 SETTINGS = Settings()
-METHODS = ["CQR", "ICQR, residual, auto", "default", BASE]
+METHODS = ["CQR", "AutoICQR", "default", BASE]
 MEASURES = ["coverage", "interval score", "ERT", "seconds"]
 
 
