@@ -1,23 +1,25 @@
-"""The price of ICQR: how much longer its fit takes than CQR's with the same quantile model, and where the time goes.
+"""How much longer ICQR and AutoICQR take to fit than CQR with the same estimator, and where ICQR's time goes.
 
+    ICQR_DATA_HOME=DATA python -m benchmarks.price protein bike 300000x20 --models default lightgbm --no-guard
     ICQR_DATA_HOME=DATA python -m benchmarks.price protein bike blog 1000000x20 --models default lightgbm
 
-Fits run in turns. The guard says what the shortcuts cost: the rank correlation (weighted by share) of the importances
-with those on all rows, and the held-out interval score against that of ICQR without any shortcut. --no-guard leaves it
-out.
+Fits run in turns. The guard says what ICQR's shortcuts cost: the rank correlation (weighted by share) of the
+importances with those on all rows, and the held-out interval score against that of ICQR without any shortcut.
+--no-guard leaves it out.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 from sklearn.cluster import KMeans
 
 from benchmarks import measuring
-from icqr import CQR, ICQR, _trees
+from icqr import CQR, ICQR, AutoICQR, _trees
 from icqr.importance import PermutationImportance
 from icqr.metrics import interval_score
 from icqr.partition import KMeansPartition
@@ -31,7 +33,7 @@ def main() -> None:
     parser.add_argument("--no-guard", action="store_true")
     options = parser.parse_args()
     columns = ["data", "model", "rows", "groups", "levels, s", "importance, s", "groups, s"]
-    columns += ["ICQR / CQR", "rank correlation", "interval score, all rows = 1"]
+    columns += ["ICQR / CQR", "AutoICQR / CQR", "thorough / CQR", "rank correlation", "interval score, all rows = 1"]
     measuring.print_head(columns)
     for name in options.names:
         for model in options.models:
@@ -42,9 +44,12 @@ def price(name: str, model: str, runs: int, guard: bool) -> list[Any]:
     X, X_test, y, y_test = measuring.load(name)
     estimator = measuring.model(model)
     icqr, cqr = ICQR(estimator, random_state=0), CQR(estimator, random_state=0)
-    seconds = measuring.in_turns({"CQR": lambda: cqr.fit(X, y), "ICQR": lambda: icqr.fit(X, y)}, runs)
+    quick, thorough = (AutoICQR(estimator, effort=effort, random_state=0) for effort in ("quick", "thorough"))
+    methods = {"CQR": cqr, "ICQR": icqr, "AutoICQR": quick, "thorough": thorough}
+    seconds = measuring.in_turns({key: partial(method.fit, X, y) for key, method in methods.items()}, runs)
     steps = seconds_of_steps(ICQR(estimator, random_state=0), X, y)
-    row = [name, model, len(y), icqr.n_groups_, *steps.values(), measuring.ratio(seconds, "ICQR", "CQR")]
+    ratios = [measuring.ratio(seconds, key, "CQR") for key in methods if key != "CQR"]
+    row = [name, model, len(y), icqr.n_groups_, *steps.values(), *ratios]
     if not guard:
         return [*row, "", ""]
     slow = ICQR(
