@@ -18,7 +18,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 from xgboost import XGBRegressor
 
-from icqr import CQR, ICQR, GroupPartition, KMeansPartition, ResidualQuantiles
+from icqr import CQR, ICQR, AutoICQR, GroupPartition, KMeansPartition
 from icqr.auditing import Audit, Comparison, audit, compare
 from icqr.datasets import make_heteroscedastic
 from icqr.reporting import report, summarize
@@ -38,15 +38,15 @@ def audited(models: dict[str, Any], rows: tuple[Any, Any]) -> Audit:
 
 
 @pytest.fixture(scope="module")
-def recommended() -> Any:
-    X, y = make_heteroscedastic(900, n_features=3, random_state=0, return_X_y=True)
+def auto() -> Any:
+    X, y = make_heteroscedastic(1200, n_features=3, random_state=1, return_X_y=True)
     light = LGBMRegressor(n_estimators=15, n_jobs=1, random_state=0)
-    return ICQR(ResidualQuantiles(light), coverage=0.8, partition="auto", random_state=0).fit(X, y)
+    return AutoICQR(light, coverage=0.8, random_state=0).fit(X, y)
 
 
 @pytest.fixture(scope="module")
-def methods(models: dict[str, Any], recommended: Any) -> dict[str, Any]:
-    return {**models, "Best <b>": recommended}
+def methods(models: dict[str, Any], auto: Any) -> dict[str, Any]:
+    return {**models, "Best <b>": auto}
 
 
 @pytest.fixture(scope="module")
@@ -230,15 +230,15 @@ def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
     assert [(entry["group"], entry["name"]) for entry in groups] == [(0, "site = x"), (1, "site = y")]
 
 
-# -- partition="auto" and ResidualQuantiles ---------------------------------------------------------------
+# -- AutoICQR: its bounds and groups --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def checked(recommended: Any, rows: tuple[Any, Any], tmp_path_factory: Any) -> tuple[dict[str, Any], str]:
+def checked(auto: Any, rows: tuple[Any, Any], tmp_path_factory: Any) -> tuple[dict[str, Any], str]:
     """Its summary, and its page."""
-    folder = tmp_path_factory.mktemp("recommended")
-    audited = audit(rows[1], recommended, rows[0], with_excess_risk=False)
-    page = written(folder, audited, *rows, methods=recommended, json_path=folder / "summary.json")
+    folder = tmp_path_factory.mktemp("auto")
+    audited = audit(rows[1], auto, rows[0], with_excess_risk=False)
+    page = written(folder, audited, *rows, methods=auto, json_path=folder / "summary.json")
     return json.loads((folder / "summary.json").read_text(encoding="utf-8")), page
 
 
@@ -246,33 +246,42 @@ def sections(page: str) -> dict[str, str]:
     return dict(re.findall(r'<section id="(\w+)"(.*?)</section>', page, flags=re.DOTALL))
 
 
-def test_what_was_tried_and_chosen_is_shown(recommended: Any, checked: tuple[dict[str, Any], str]) -> None:
+def test_what_was_tried_and_chosen_is_shown(auto: Any, checked: tuple[dict[str, Any], str]) -> None:
     summary, page = checked
     (choice,) = summary["selection"]
-    assert choice["candidates"] == recommended.selection_.to_dict("records")
-    tried, n_groups = len(recommended.selection_), recommended.n_groups_
+    assert choice["candidates"] == auto.selection_.to_dict("records")
+    tried, n_groups = len(auto.selection_), auto.n_groups_
     assert n_groups > 1  # of one group the page would have less to say
     assert choice["sentence"] == (
         f"Of {tried} partitions that were tried on the training rows, {n_groups} groups by predicted difficulty were "
         "chosen."
     )
     table = tables_of(summary)["selection-0"]
-    assert [row[0].text for row in table.rows] == recommended.selection_["partition"].tolist()
-    assert [row[2].text == "chosen" for row in table.rows] == recommended.selection_["chosen"].tolist()
+    assert [row[0].text for row in table.rows] == auto.selection_["partition"].tolist()
+    assert [row[2].text == "chosen" for row in table.rows] == auto.selection_["chosen"].tolist()
     part = sections(page)["selection"]
     assert choice["sentence"] in part
     assert part.count("<tr") == tried + 1
     assert "the one with the most groups is taken" in part
 
 
-def test_a_model_in_two_stages_claims_no_more_than_is_true(checked: tuple[dict[str, Any], str]) -> None:
+def test_a_model_in_two_stages_claims_no_more_than_is_true(auto: Any, checked: tuple[dict[str, Any], str]) -> None:
     summary, page = checked
     assert summary["importance_sentence"] == (
-        "The columns that move the median most; groups do not follow them. What a column does to the spread alone is "
+        "The columns that move the centre most; groups do not follow them. What a column does to the spread alone is "
         "not counted."
     )
     (origin,) = summary["computed"]["models"]
-    assert origin["bounds"].startswith("in two stages: models of the median, then models of the quantiles")
+    shares = re.fullmatch(
+        r"in two stages: a centre \((.*)\), then the quantiles of what it leaves on training rows that its models were "
+        "fitted without, in 3 folds",
+        origin["bounds"],
+    )
+    centre = auto.model_.models_[0].centre_
+    names = np.array([type(member.model_.estimator).__name__ for member in centre.members_])
+    expected = [f"{name} {100 * centre.weights_[names == name].sum():.0f} %" for name in dict.fromkeys(names)]
+    assert shares is not None
+    assert shares[1] == ", ".join(expected)
     assert origin["guarantee"].startswith(IN_EACH_GROUP)
     assert "choice_of_k" not in summary
     assert summary["importance_sentence"] in sections(page)["importance"]
@@ -288,17 +297,17 @@ def test_one_group_promises_over_all_rows_together(tmp_path: Path) -> None:
     assert "<table" not in sections(written(tmp_path, model))["selection"]
 
 
-def test_clusters_that_were_chosen_are_explained_as_clusters(recommended: Any, models: dict[str, Any]) -> None:
+def test_clusters_that_were_chosen_are_explained_as_clusters(auto: Any, models: dict[str, Any]) -> None:
     """As if K-means had been chosen: the groups then follow the importances, and were merged up to 100 rows each."""
-    chosen = copy.copy(recommended)
-    chosen.selection_ = recommended.selection_.assign(chosen=recommended.selection_["partition"] == "K-means")
+    chosen = copy.copy(auto)
+    chosen.selection_ = auto.selection_.assign(chosen=auto.selection_["partition"] == "K-means")
     chosen.partition_ = copy.copy(models["ICQR"].partition_)
     chosen.partition_.k_ = 4
     chosen.partition_.path_ = pd.DataFrame({"k": [3, 4], "explained_variance": [0.8, 0.95]})
     summary = summarize(chosen)
     sentence = f" {chosen.n_groups_} K-means clusters were chosen."
     assert summary["selection"][0]["sentence"].endswith(sentence)
-    assert summary["importance_sentence"].startswith("The columns that move the median most; groups follow them. What")
+    assert summary["importance_sentence"].startswith("The columns that move the centre most; groups follow them. What")
     sentence = summary["choice_of_k"]["sentence"]
     assert sentence.endswith("Clusters with fewer than about 100 calibration rows were merged, which leaves 3 groups.")
 
@@ -310,10 +319,12 @@ def test_a_row_of_its_own_in_a_comparison(
     assert summary["in_detail"] == "ICQR"  # the first with several groups, though another has more
     assert summary["seconds"]["Best <b>"] == 12.25
     (remark,) = summary["remarks"]
-    assert remark.startswith("Best <b> fits a quantile model of its own in two stages (ResidualQuantiles) and chooses")
+    assert remark.startswith(
+        "Best <b> fits bounds of its own in two stages (a centre, then the quantiles of what it leaves)"
+    )
     assert remark.endswith("groups by predicted difficulty: coverage is promised in each group.")
     shown = sections(page)
-    assert "Best &lt;b&gt; fits a quantile model of its own" in shown["methods"]
+    assert "Best &lt;b&gt; fits bounds of its own" in shown["methods"]
     assert ">12.25<" in shown["methods"]
     assert "<h3>Best &lt;b&gt;</h3>" in shown["selection"]
     assert "These groups are those of ICQR. Methods with other groups" in shown["coverage"]

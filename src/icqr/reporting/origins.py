@@ -36,8 +36,8 @@ OTHER_LIBRARY = (
     "Not known here: the intervals came as numbers. This report only says whether they kept the promise on these rows."
 )
 TWO_STAGES = (
-    "in two stages: a centre, predicted by models that were fitted without one of {} folds of the training rows each "
-    "({}), then the quantiles of what it leaves"
+    "in two stages: a centre ({}), then the quantiles of what it leaves on training rows that its models were fitted "
+    "without, in {} folds"
 )
 
 
@@ -54,7 +54,7 @@ def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "method": name,
         "model": written,
-        "bounds": None if residual is None else TWO_STAGES.format(CENTRE_FOLDS, _shares_of_centre(residual)),
+        "bounds": None if residual is None else TWO_STAGES.format(_shares_of_centre(residual), CENTRE_FOLDS),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
         "calibration rows": int(model.calibration_.sizes.sum()) or None,
@@ -88,11 +88,12 @@ def library_versions(models: Iterable[IntervalRegressor]) -> dict[str, str]:
 
 
 def _shares_of_centre(residual: ResidualQuantiles) -> str:
-    """Return the models of a centre with their weights: "LGBMRegressor 75 %, SmoothRidge 25 %"."""
-    members = zip(residual.centre_.members_, residual.centre_.weights_, strict=True)
-    return ", ".join(
-        f"{type(core_of(bare(member.model_.estimator)).model).__name__} {percent(weight)}" for member, weight in members
-    )
+    """Return the classes of a centre's models with their weights: "LGBMRegressor 75 %, SmoothRidge 25 %"."""
+    shares: dict[str, float] = {}
+    for member, weight in zip(residual.centre_.members_, residual.centre_.weights_, strict=True):
+        name = type(core_of(bare(member.model_.estimator)).model).__name__
+        shares[name] = shares.get(name, 0.0) + weight
+    return ", ".join(f"{name} {percent(share, 0)}" for name, share in shares.items())
 
 
 def two_stages(model: IntervalRegressor) -> ResidualQuantiles | None:
@@ -158,7 +159,7 @@ def remarks(models: Mapping[str, IntervalRegressor]) -> list[str]:
     for name, model in models.items():
         ways = []
         if two_stages(model) is not None:
-            ways.append("fits a quantile model of its own in two stages (ResidualQuantiles)")
+            ways.append("fits bounds of its own in two stages (a centre, then the quantiles of what it leaves)")
         if hasattr(model, "selection_"):
             ways.append(f'chooses its groups from training rows (partition="auto"), here {_chosen_groups(model)}')
         if ways:
