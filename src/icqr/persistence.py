@@ -80,7 +80,7 @@ def save(
 
     Parameters
     ----------
-    model : Naive, QR, CQR or ICQR
+    model : Naive, QR, CQR, ICQR or AutoICQR
         Fitted. Its quantile model may be of scikit-learn, LightGBM, XGBoost, CatBoost or quantile-forest, a
         QuantileNetwork, these in pipelines and target transformers, or `prefit`.
     path : path
@@ -157,7 +157,7 @@ def load(path: str | os.PathLike[str], key: bytes | str | None = None, *, estima
 
     Returns
     -------
-    Naive, QR, CQR or ICQR
+    Naive, QR, CQR, ICQR or AutoICQR
         Fitted: it predicts what the saved one predicted, to the bit, and can be calibrated again. Numbers of jobs or
         threads that are larger than this machine's number of processors are lowered to it.
 

@@ -171,7 +171,9 @@ def named_models(models: Models) -> dict[str, IntervalRegressor]:
     for name, model in named.items():
         if not isinstance(model, IntervalRegressor):
             hint = "for intervals of other libraries use from_predictions"
-            raise TypeError(f"model must be a fitted Naive, QR, CQR or ICQR, got {name} ({type(model)}); {hint}")
+            raise TypeError(
+                f"model must be a fitted Naive, QR, CQR, ICQR or AutoICQR, got {name} ({type(model)}); {hint}"
+            )
     return named
 
 

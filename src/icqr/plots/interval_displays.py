@@ -81,7 +81,7 @@ class IntervalDisplay(Display):
 
         Parameters
         ----------
-        model : fitted Naive, QR, CQR or ICQR
+        model : fitted Naive, QR, CQR, ICQR or AutoICQR
         X, y : table and array
             Rows that the model has not seen.
         feature : column name or position, optional

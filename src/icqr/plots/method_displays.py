@@ -79,7 +79,7 @@ class GroupCoverageDisplay(Display):
 
         Parameters
         ----------
-        models : fitted Naive, QR, CQR or ICQR; a list, or a mapping from names to such models
+        models : fitted Naive, QR, CQR, ICQR or AutoICQR; a list, or a mapping from names to such models
         X, y : table and array
             Rows that the models have not seen.
         groups : (n,) array, optional
