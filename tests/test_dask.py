@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import icqr
 from icqr._predicting import EXPLAINED
 from icqr.calibration import COVERAGES, Calibration, SelectedCalibration
-from icqr.dask import CQR, ICQR, QR, Naive, connect, on_dask, progress, write_parquet
+from icqr.dask import CQR, ICQR, QR, AutoICQR, Naive, connect, on_dask, progress, write_parquet
 
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
@@ -294,6 +294,20 @@ def test_the_other_methods_fit_too(client: Any, frames: Any) -> None:
         QR(SMALL).fit(*frames, *frames)
 
 
+def test_auto_is_fitted_on_a_sample_and_calibrated_on_all(client: Any, rows: Any, frames: Any) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    light = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1)
+    model = AutoICQR(light, coverage=0.8, random_state=0).fit(*frames, sample_rows=300)
+    assert 150 < model.n_train_ < 250  # about two thirds of the sample
+    assert model.calibration_.sizes.sum() == 200  # a third of all rows
+    local = model.to_local()
+    assert type(local) is icqr.AutoICQR
+    np.testing.assert_array_equal(local.predict_interval(rows[0]), model.predict_interval(frames[0]).compute())
+    assert type(on_dask(local)) is AutoICQR
+    with pytest.raises(ValueError, match="takes no DaskLGBMRegressor; give it LGBMRegressor, or use ICQR"):
+        AutoICQR(lightgbm.DaskLGBMRegressor()).fit(*frames)
+
+
 def test_a_users_groups_are_found_in_all_rows(client: Any, rows: Any) -> None:
     X, y = rows
     rare = X.assign(shop=["big"] * 599 + ["rare"], target=y)
@@ -313,15 +327,17 @@ def test_models_of_lightgbm_get_one_thread_on_workers_and_keep_theirs_here(monke
         threads.append(model.n_jobs)
         return predict(model, *arguments, **options)
 
-    for estimator, n_models in ((icqr.ResidualQuantiles(light, centre=light), 6), (make_pipeline(StandardScaler(), light), 3)):
+    for estimator in (icqr.ResidualQuantiles(light), make_pipeline(StandardScaler(), light)):
         model = CQR(estimator, random_state=0).fit(X, y[:, 0])
         threads.clear()
         with monkeypatch.context() as patch:
             patch.setattr(lightgbm.LGBMRegressor, "predict", recorded)
             lazy = model.predict_interval(da.from_array(X)).compute(scheduler="synchronous")
-            assert threads == [1] * n_models
+            on_workers = len(threads)
+            assert on_workers >= 3
+            assert threads == [1] * on_workers
             np.testing.assert_array_equal(model.predict_interval(X), lazy)
-            assert threads[n_models:] == [2] * n_models
+            assert threads[on_workers:] == [2] * on_workers
 
 
 def test_a_local_booster_is_told_that_it_sees_a_sample(client: Any, frames: Any) -> None:
@@ -405,7 +421,7 @@ def test_a_scheduler_that_does_not_answer_is_named() -> None:
 
 def test_local_classes_refuse_collections_and_name_ours(frames: Any, models: Any) -> None:
     for work in (lambda: icqr.ICQR(random_state=0).fit(*frames), lambda: models["CQR"].predict_interval(frames[0])):
-        with pytest.raises(TypeError, match=r"icqr\.dask\.ICQR .* takes it"):
+        with pytest.raises(TypeError, match=r"icqr\.dask\.AutoICQR .* takes it"):
             work()
 
 
@@ -449,7 +465,7 @@ def test_rows_that_do_not_fit_together_are_refused(client: Any, models: Any, row
         CQR(random_state=0).fit(X, y, sample_weight=y)
     with pytest.raises(ValueError, match=r"X_calibration and y_calibration go together"):
         CQR(random_state=0).fit(X, y, X)
-    with pytest.raises(TypeError, match=r"model must be Naive, QR, CQR or ICQR, got HistGradient"):
+    with pytest.raises(TypeError, match=r"model must be Naive, QR, CQR, ICQR or AutoICQR, got HistG"):
         on_dask(SMALL)
 
 

@@ -55,7 +55,7 @@ def as_table(X: Any) -> Table:
     package = type(X).__module__.partition(".")[0]
     if package in ("dask", "dask_expr"):
         raise TypeError(
-            "X is a Dask collection, whose rows are not here: icqr.dask.ICQR (CQR, QR, Naive) takes it, and "
+            "X is a Dask collection, whose rows are not here: icqr.dask.AutoICQR (ICQR, CQR, QR, Naive) takes it, and "
             "icqr.dask.on_dask(model) any fitted model; or bring the rows here by X.compute()"
         )
     if package == "polars":

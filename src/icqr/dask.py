@@ -1,8 +1,9 @@
 """The same methods on Dask collections: rows that one machine can't hold.
 
-`ICQR`, `CQR`, `QR` and `Naive` have the parameters and methods of the local classes and take Dask DataFrames and Arrays
-besides tables. They need a client: `connect` returns one, of a cluster on this machine or elsewhere. The result is an
-ordinary fitted model (`to_local`), and any fitted model works on Dask collections (`on_dask`).
+`AutoICQR`, `ICQR`, `CQR`, `QR` and `Naive` have the parameters and methods of the local classes and take Dask
+DataFrames and Arrays besides tables. They need a client: `connect` returns one, of a cluster on this machine or
+elsewhere. The result is an ordinary fitted model (`to_local`), and any fitted model works on Dask collections
+(`on_dask`).
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ __all__ = [
     "CQR",
     "ICQR",
     "QR",
+    "AutoICQR",
     "LostWorkerError",
     "Naive",
     "connect",
@@ -154,7 +156,11 @@ class _OnDask(IntervalRegressor):
         if on_cluster:
             model = train_on_cluster(self, train, X_train, y_train, model_seed)
             params["estimator"] = FrozenEstimator(model)
-        elif (twin := DASK_TWINS.get(class_names(self.estimator)[0])) and len(X_train) < train.total:
+        elif (
+            not isinstance(self, AutoICQR)
+            and (twin := DASK_TWINS.get(class_names(self.estimator)[0]))
+            and len(X_train) < train.total
+        ):
             warn(
                 f"{type(self.estimator).__name__} is fitted on a sample of {len(X_train)} of {train.total} training "
                 f"rows; {twin} trains on all of them, on the cluster."
@@ -293,6 +299,36 @@ class ICQR(_OnDask, regressors.ICQR):
     _local_class = regressors.ICQR
 
 
+class AutoICQR(_OnDask, regressors.AutoICQR):
+    """`icqr.AutoICQR` for Dask collections: the same parameters, methods and results.
+
+    It fits many models on folds, and does so here, on a sample of the training rows (`sample_rows` of `fit`). All
+    calibration rows are scored where they are, so the offsets are exact. `ICQR` with a Dask estimator trains on all
+    rows.
+
+    Examples
+    --------
+    >>> import dask.dataframe as dd
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(500, random_state=0, return_X_y=True)
+    >>> model = AutoICQR(random_state=0).fit(X, y)  # a table, and so fitted here; Dask collections on the cluster
+    >>> intervals = model.predict_interval(dd.from_pandas(X, npartitions=4))
+    >>> intervals.compute(scheduler="synchronous").shape
+    (500, 2)
+    """
+
+    _local_class = regressors.AutoICQR
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if is_dask_estimator(bare(self.estimator)):
+            name = type(bare(self.estimator)).__name__
+            raise ValueError(
+                f"estimator: AutoICQR fits its models on a sample, here, and takes no {name}; give it "
+                f"{name.removeprefix('Dask')}, or use ICQR({name}()), which trains on all rows"
+            )
+
+
 def on_dask(model: IntervalRegressor) -> _OnDask:
     """Return a local model, fitted here or loaded from a file, as one that takes Dask collections.
 
@@ -307,10 +343,10 @@ def on_dask(model: IntervalRegressor) -> _OnDask:
     """
     if isinstance(model, _OnDask):
         return model
-    for kind in (Naive, QR, CQR, ICQR):
+    for kind in (Naive, QR, CQR, AutoICQR, ICQR):  # AutoICQR first: it is an ICQR too
         if isinstance(model, kind._local_class):
             return _with_state(kind(**model.get_params(deep=False)), model)
-    raise TypeError(f"model must be Naive, QR, CQR or ICQR, got {type(model).__name__}")
+    raise TypeError(f"model must be Naive, QR, CQR, ICQR or AutoICQR, got {type(model).__name__}")
 
 
 def _with_state(model: M, other: IntervalRegressor) -> M:
