@@ -17,7 +17,7 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.model_selection import train_test_split
 
-from icqr import CQR, ICQR, QR, GroupPartition, KMeansPartition, ResidualQuantiles, calibration
+from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, KMeansPartition, Naive, calibration
 from icqr.auditing.findings import percent
 from icqr.cli import main
 from icqr.cli.models import LIBRARIES, make_model
@@ -45,8 +45,8 @@ def make_sales(n: int, seed: int) -> pd.DataFrame:
 
 
 #: Where the model is not what a test is about.
-QUICK = ("--model", "lightgbm", "--partition", "whole")
-METHODS = ["Naive", "QR", "CQR", "ICQR", "Recommended ICQR"]
+QUICK = ("--model", "lightgbm", "--method", "cqr")
+METHODS = ["Naive", "QR", "CQR", "ICQR", "AutoICQR"]
 SALES, NEW = make_sales(240, 0), make_sales(60, 1)
 
 
@@ -130,11 +130,24 @@ def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
         (["compar"], "No such command 'compar'. Did you mean 'compare'?"),
         (["compare", "--taget", "y"], "No such option: --taget (Possible options: --target)"),
         (["compare", "--model", "lightgm"], "'lightgm' is not one of 'hist', 'lightgbm', 'xgboost'"),
-        (["compare", "--partition", "keans"], "'keans' is not one of 'kmeans', 'whole'"),
+        (["compare", "--method", "cqr"], "No such option: --method"),
+        (
+            ["fit", "x", "--out", "m.icqr", "--method", "cpr"],
+            "'cpr' is not one of 'auto', 'icqr', 'cqr', 'qr', 'naive'",
+        ),
         (["compare", "--coverage", "90"], "strictly between 0 and 1, got 90.0; did you mean 0.9?"),
-        (["compare", "--groups", "a", "--partition", "whole"], "can't both be given"),
-        (["fit", "x", "--out", "m.icqr", "--recommended", "--groups", "a"], "--recommended and --groups can't both"),
-        (["fit", "x", "--out", "m.icqr", "--recommended", "--partition", "kmeans"], "setting chooses the groups"),
+        (
+            ["fit", "x", "--out", "m.icqr", "--method", "icqr", "--effort", "quick"],
+            "--effort is for --method auto, got --method icqr",
+        ),
+        (
+            ["fit", "x", "--out", "m.icqr", "--method", "cqr", "--groups", "a"],
+            "--groups is for --method auto and --method icqr, got --method cqr, which has one group for all rows",
+        ),
+        (
+            ["fit", "x", "--out", "m.icqr", "--method", "naive", "--small-groups", "error"],
+            "--small-groups is for --method auto and --method icqr, got --method naive",
+        ),
         (["compare", "--jobs", "0"], "must be 1 or more, or -1 for one per core, got 0"),
         (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
         (["compare", "--small-groups", "infinte"], "'infinte' is not one of 'pooled', 'infinite', 'error'"),
@@ -180,11 +193,11 @@ def test_compare(icqr: Run) -> None:
     assert "120 rows to train, 60 to calibrate and 60 to compare on (50, 25 and 25 %, as in the paper)" in out
     assert re.findall(r"^(\S.*?)  .* \d+ of \d+ ", out, flags=re.MULTILINE) == METHODS
     assert (
-        "Recommended ICQR fits a quantile model of its own in two stages (ResidualQuantiles) and chooses its groups "
-        'from training rows (partition="auto"), here one group for all rows: coverage is promised over all rows '
-        "together.\n"
+        "AutoICQR fits bounds of its own in two stages (a centre, then the quantiles of what it leaves) and chooses "
+        'its groups from training rows (partition="auto"), here one group for all rows: coverage is promised over all '
+        "rows together.\n"
     ) in out
-    cost = r"^Seconds to fit: Naive [\d.]+, .* counted in each\), Recommended ICQR [\d.]+\.$"
+    cost = r"^Seconds to fit: Naive [\d.]+, .* counted in each\), AutoICQR [\d.]+\.$"
     assert re.search(cost, out, flags=re.MULTILINE)
     for name in METHODS[1:]:
         assert f"- {name} compared with Naive: mean width" in out
@@ -207,7 +220,7 @@ def same_as_the_librarys(shown: list[dict[str, Any]], sales: pd.DataFrame, group
         QR(base, **given),
         CQR(base, **given),
         ICQR(base, partition=groups, small_groups="infinite", **given),
-        ICQR(ResidualQuantiles(base), partition="auto", **given),
+        AutoICQR(base, partition=groups or "auto", small_groups="infinite", **given),
     ]
     for one, model in zip(shown[1:], models, strict=True):
         held_out = {} if isinstance(model, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
@@ -227,14 +240,12 @@ def test_compare_as_json(icqr: Run) -> None:
     assert [one["method"] for one in found["methods"]] == METHODS
     assert list(found["seconds"]) == METHODS
     assert all(seconds > 0 for seconds in found["seconds"].values())
-    assert [(one["method"], one["candidates"][0]["partition"]) for one in found["selection"]] == [
-        ("Recommended ICQR", "one group")
-    ]
+    assert "selection" not in found  # AutoICQR has the user's groups too
     assert found["promised"] == 0.8
     assert found["in_detail"] == "ICQR"
     assert list(found["coverage_by_group"][0]["methods"]) == METHODS
     assert [one["rule"] for one in found["groups"]] == ["region = north", "region = south"]
-    for name, kind in [("CQR", "group"), ("ICQR", "model group"), ("Recommended ICQR", "group")]:
+    for name, kind in [("CQR", "group"), ("ICQR", "model group"), ("AutoICQR", "model group")]:
         kinds = [one["kind"] for one in found["audits"][name]["regions"]]
         assert (kinds.count(kind), kinds.count("group") + kinds.count("model group")) == (2, 2)
     assert os.listdir() == ["sales.csv"]
@@ -258,7 +269,7 @@ def test_compare_is_what_the_library_gives(icqr: Run) -> None:
 def test_compare_without_data_uses_built_in_data(icqr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("icqr.cli.app._BUILT_IN", 400)
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = icqr("compare", "--model", "lightgbm", "--partition", "whole")
+    code, out, _ = icqr("compare", "--model", "lightgbm")
     assert code == 0
     assert "…" not in out  # tables fit into a terminal
     assert "Data: built-in data whose spread grows along x1 (400 rows)." in out
@@ -313,14 +324,45 @@ def test_standard_input_and_output(icqr: Run, model_file: str) -> None:
 def test_fit_and_inspect(icqr: Run, model_file: str) -> None:
     code, out, err = icqr("inspect", model_file)
     assert (code, err) == (0, "")
-    assert "ICQR: 90 % promised, 160 training rows, 80 calibration rows" in out
+    assert out.startswith("AutoICQR: 90 % promised, 160 training rows, 80 calibration rows, 1 group.\n")
+    assert "Estimator: HistGradientBoostingRegressor().\nBounds: in two stages: a centre (" in out
     assert "Columns: 'size' (numbers), 'region' (2 categories)." in out
     found = json.loads(icqr("inspect", model_file, "--json").out)
     assert found["columns"] == {"size": "numbers", "region": "2 categories"}
     assert found["promised"] == 0.9
-    expected = ICQR(make_model("hist"), random_state=0).fit(SALES[["size", "region"]], SALES["price"])
-    offsets = [one["offset_lower"] for one in found["groups"]]
-    assert offsets == pytest.approx(expected.groups_["offset_lower"].tolist(), rel=1e-12)
+    expected = AutoICQR(make_model("hist"), random_state=0).fit(SALES[["size", "region"]], SALES["price"])
+    again = load(model_file).predict_interval(NEW[["size", "region"]])
+    np.testing.assert_array_equal(again, expected.predict_interval(NEW[["size", "region"]]))
+
+
+@pytest.mark.parametrize(("name", "method"), [("icqr", ICQR), ("cqr", CQR), ("qr", QR), ("naive", Naive)])
+def test_fit_with_another_method(icqr: Run, name: str, method: Any) -> None:
+    write(SALES, Path("sales.csv"))
+    given = ("sales.csv", "--target", "price", "--model", "lightgbm", "--coverage", "0.8", "--seed", "3")
+    fit = icqr("fit", *given, "--method", name, "--out", "model.icqr")
+    assert (fit.code, fit.err) == (0, "")
+    assert f"\n{method.__name__}: 80 % promised, " in fit.out
+    assert "\nEstimator: LGBMRegressor().\n" in fit.out
+    write(NEW, Path("new.csv"))
+    assert icqr("predict", "model.icqr", "new.csv", "--out", "out.csv").code == 0
+    expected = method(LGBMRegressor(), coverage=0.8, random_state=3).fit(SALES[["size", "region"]], SALES["price"])
+    found = pd.read_csv("out.csv")[["lower", "upper"]]
+    np.testing.assert_allclose(found, expected.predict_interval(NEW[["size", "region"]]), rtol=1e-9)
+    fresh = icqr("recalibrate", "model.icqr", "new.csv", "--target", "price")
+    assert fresh.code == (name == "qr")
+    assert ("error: QR has no calibration" in fresh.err) == (name == "qr")
+
+
+@pytest.mark.parametrize("model", ["forest", pytest.param("network", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["auto", "naive"])
+def test_models_without_a_mean_of_their_own_fit_too(icqr: Run, method: str, model: str) -> None:
+    """Forests and networks predict the median: AutoICQR takes it as centre, and Naive as what it predicts."""
+    pytest.importorskip(LIBRARIES[model][0])  # type: ignore[index]
+    write(SALES, Path("sales.csv"))
+    fit = icqr("fit", "sales.csv", "--target", "price", "--model", model, "--method", method, "--out", "model.icqr")
+    assert fit.code == 0, fit.err
+    features = NEW[["size", "region"]]
+    assert 0.75 < coverage_score(NEW["price"], load("model.icqr").predict_interval(features)) <= 1
 
 
 @pytest.mark.parametrize(
@@ -388,18 +430,19 @@ def test_groups_too_small_and_limits_of_the_target(icqr: Run) -> None:
         assert "y must lie between y_min=500 and y_max=inf; row 1 is 312.83" in wrong.err.replace("\n", " ")
 
 
-def test_the_recommended_setting_in_a_file(icqr: Run) -> None:
+def test_auto_in_a_file(icqr: Run) -> None:
     """Fit, inspect, predict, audit and recalibrate: what was chosen is kept, and codes that are text stay text."""
     sales = make_sales(630, 0).assign(code=np.tile(["007", "8", "x"], 210))
     write(sales.assign(price=sales["price"] + 100 * (sales["code"] == "007")), Path("sales.csv"))
-    fit = icqr("fit", "sales.csv", "--target", "price", "--model", "lightgbm", "--recommended", "--out", "model.icqr")
+    given = ("sales.csv", "--target", "price", "--model", "lightgbm", "--effort", "thorough")
+    fit = icqr("fit", *given, "--out", "model.icqr")
     assert (fit.code, fit.err.count("\n")) == (0, 1)
     assert fit.err.startswith("note: column 'code' is taken as text")
     model = load("model.icqr")
-    assert isinstance(model.estimator, ResidualQuantiles)
-    assert model.partition == "auto"
+    assert isinstance(model, AutoICQR)
+    assert (model.effort, model.partition) == ("thorough", "auto")
     assert {"one group", "difficulty"} <= set(model.selection_["partition"])
-    assert "Quantile model: ResidualQuantiles(estimator=LGBMRegressor()).\n" in fit.out
+    assert "\nEstimator: LGBMRegressor().\nBounds: in two stages: a centre (" in fit.out
     choice = f"Choice of groups: Of {len(model.selection_)} partitions that were tried on the training rows, "
     assert choice in fit.out
     inspected = icqr("inspect", "model.icqr").out
@@ -461,12 +504,17 @@ def test_categories_that_the_model_does_not_know_are_named(icqr: Run, model_file
     assert said in icqr("recalibrate", model_file, "new.csv", "--target", "price", "--out", "fresh.icqr").err
 
 
-def test_rows_unlike_the_calibration_rows_are_counted(icqr: Run, model_file: str) -> None:
+def test_rows_unlike_the_calibration_rows_are_counted(icqr: Run) -> None:
+    """With K-means clusters, whose centres rows may be far from."""
+    write(SALES, Path("sales.csv"))
+    assert (
+        icqr("fit", "sales.csv", "--target", "price", *QUICK[:2], "--method", "icqr", "--out", "model.icqr").code == 0
+    )
     write(NEW.assign(size=NEW["size"] + 1000 * (NEW.index < 20)), Path("new.csv"))
     said = "note: 20 of 60 rows are unlike those that the model was calibrated with (novelty 0.05 or less, see"
-    assert said in icqr("predict", model_file, "new.csv").err
+    assert said in icqr("predict", "model.icqr", "new.csv").err
     write(NEW, Path("new.csv"))
-    assert "unlike" not in icqr("predict", model_file, "new.csv").err
+    assert "unlike" not in icqr("predict", "model.icqr", "new.csv").err
 
 
 def test_of_many_groups_the_first_are_shown(icqr: Run) -> None:
@@ -678,11 +726,12 @@ def test_rows_that_are_there_twice_are_noted(icqr: Run) -> None:
     assert err.startswith("note: 10 of 250 rows are copies of other rows, the target included; if")
 
 
-def test_models_that_take_no_gaps_say_so(icqr: Run) -> None:
+@pytest.mark.parametrize("model", ["forest", "network"])
+def test_models_that_take_no_gaps_say_so(icqr: Run, model: str) -> None:
     write(SALES.assign(rooms=np.where(SALES.index < 3, np.nan, 2)), Path("sales.csv"))
-    code, _, err = icqr("fit", "sales.csv", "--target", "price", "--model", "network", "--out", "model.icqr")
+    code, _, err = icqr("fit", "sales.csv", "--target", "price", "--model", model, "--out", "model.icqr")
     assert code == 1
-    assert "--model network takes no missing values, and column 'rooms' has 3; use --model hist" in err
+    assert f"--model {model} takes no missing values, and column 'rooms' has 3; use --model hist" in err
 
 
 @pytest.mark.parametrize(

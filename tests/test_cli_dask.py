@@ -80,7 +80,8 @@ def icqr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 def test_fit_predict_and_audit_as_the_local_engine(icqr: Run, scheduler: str) -> None:
     sales = write_sales(Path("sales"))
     dask = ("--engine", "dask", "--scheduler", scheduler)
-    fitted = icqr("fit", "sales/*.parquet", "--target", "price", "--model", "lightgbm", "--out", "sales.icqr", *dask)
+    boosted = ("--method", "icqr", "--model", "lightgbm")
+    fitted = icqr("fit", "sales/*.parquet", "--target", "price", *boosted, "--out", "sales.icqr", *dask)
     assert fitted.code == 0, fitted.err
     assert fitted.err == "note: column 'day' holds dates: they are taken as days since 1970-01-01\n"
     assert fitted.out.startswith("Data: sales/*.parquet (900 rows, 3 columns, target 'price').\nICQR: 90 % promised, ")
@@ -126,26 +127,46 @@ def test_fit_with_groups_and_gaps(icqr: Run, scheduler: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_recommended_setting(icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The models are fitted here, on a sample if there are more rows; all else is as without the option."""
+def test_auto_is_fitted_on_a_sample(icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models are fitted here, on a sample if there are more rows, which a note says; all else is on the cluster."""
     monkeypatch.setattr("icqr.cli.on_dask._SAMPLE_ROWS", 100)
     sales = make_sales(300, 0)
     sales.to_parquet("sales.parquet", row_group_size=100)
     dask = ("--engine", "dask", "--scheduler", scheduler)
     given = ("fit", "sales.parquet", "--target", "price", "--model", "lightgbm", "--out", "sales.icqr", *dask)
-    fitted = icqr(*given, "--recommended")
+    fitted = icqr(*given)
     assert fitted.code == 0, fitted.err
-    assert fitted.err.splitlines()[-1] == (
-        "note: --recommended is fitted on a random sample of 100 rows; without it, --model lightgbm and --model "
-        "xgboost train on all"
-    )
+    assert fitted.err.splitlines() == [
+        "note: column 'day' holds dates: they are taken as days since 1970-01-01",
+        "note: --method auto is fitted on a random sample of 100 rows; --method icqr with --model lightgbm or xgboost "
+        "trains on all",
+    ]
     assert "Choice of groups: All rows are one group" in fitted.out
     model = load("sales.icqr")
+    assert type(model).__name__ == "AutoICQR"
     assert (model.partition, model.calibration_.sizes.sum()) == ("auto", 100)
     assert icqr("predict", "sales.icqr", "sales.parquet", "--keep", "price", "--out", "intervals", *dask).code == 0
     assert icqr("predict", "sales.icqr", "sales.parquet", "--keep", "price", "--out", "intervals.parquet").code == 0
     there = pd.read_parquet("intervals").reset_index(drop=True)
     pd.testing.assert_frame_equal(there, pd.read_parquet("intervals.parquet"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["cqr", "qr", "naive"])
+def test_the_other_methods(icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr("icqr.cli.on_dask._SAMPLE_ROWS", 100)
+    make_sales(300, 0).drop(columns="day").to_parquet("sales.parquet", row_group_size=100)
+    given = ("fit", "sales.parquet", "--target", "price", "--method", method, "--out", "sales.icqr")
+    fitted = icqr(*given, "--engine", "dask", "--scheduler", scheduler)
+    assert fitted.code == 0, fitted.err
+    assert fitted.err == (
+        "note: --model hist is fitted on a random sample of 100 rows; --model lightgbm and --model xgboost train on "
+        "all\n"
+    )
+    assert type(load("sales.icqr")).__name__.lower() == method
+    trained = icqr(*given, "--model", "lightgbm", "--engine", "dask", "--scheduler", scheduler)
+    assert (trained.code, trained.err) == (0, "")
+    assert load("sales.icqr").n_train_ == (300 if method == "qr" else 200)
 
 
 def test_an_audit_of_more_rows_than_are_searched_counts_all(
@@ -209,7 +230,7 @@ def test_a_terminal_gets_a_bar_and_ctrl_c_leaves_nothing(
 
 def test_a_pattern_is_one_table_for_the_local_engine_too(icqr: Run) -> None:
     write_sales(Path("sales"), 300)
-    options = ("--target", "price", "--partition", "whole", "--out", "sales.icqr")
+    options = ("--target", "price", "--method", "cqr", "--out", "sales.icqr")
     done = icqr("fit", "sales/*.parquet", *options)
     assert "Data: sales/*.parquet (300 rows, 3 columns, target 'price')." in done.out
     make_sales(9, 0).to_csv("sales/x.csv", index=False)

@@ -102,11 +102,11 @@ def test_completion_in_the_shell() -> None:
 
 
 def test_a_pipe_gets_no_colour_and_no_bar(folder: Path) -> None:
-    done = run("fit", "sales.csv", "--target", "price", "--partition", "whole", "--out", "model.icqr", cwd=folder)
+    done = run("fit", "sales.csv", "--target", "price", "--method", "cqr", "--out", "model.icqr", cwd=folder)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
     assert done.stderr == "note: columns that seem to number the rows; if so, --ignore them: 'id'\n"
-    assert "ICQR: 90 % promised" in done.stdout
+    assert "CQR: 90 % promised" in done.stdout
     with (folder / "sales.csv").open() as stream:
         predicted = run("predict", "model.icqr", "-", "--keep", "id", stdin=stream, cwd=folder)
     assert "\x1b" not in predicted.stdout + predicted.stderr
@@ -116,7 +116,7 @@ def test_a_pipe_gets_no_colour_and_no_bar(folder: Path) -> None:
 
 @pytest.mark.parametrize("width", [120, pytest.param(80, marks=pytest.mark.slow)])
 def test_a_terminal_gets_colours_and_a_bar(folder: Path, in_terminal: Terminal, width: int) -> None:
-    arguments = ["fit", "sales.csv", "--target", "price", "--partition", "whole", "--out", "model.icqr"]
+    arguments = ["fit", "sales.csv", "--target", "price", "--method", "cqr", "--out", "model.icqr"]
     code, shown = in_terminal(COMMAND, *arguments, width=width, cwd=folder)
     assert code == 0
     assert "\x1b[1m" in shown

@@ -70,7 +70,7 @@ def compare(
     data: options.DataOrNothing = None,
     *,
     rows: options.TrainingRows,
-    method: options.Method,
+    settings: options.Settings,
     text_format: options.TextFormat,
     report: Annotated[
         str | None,
@@ -78,18 +78,18 @@ def compare(
     ] = None,
     json: options.AsJson = False,
 ) -> None:
-    """Compare Naive, QR, CQR, ICQR and the recommended setting of ICQR on your data, and write a report.
+    """Compare AutoICQR with Naive, QR, CQR and ICQR on your data, and write a report.
 
-    Half of the rows train one quantile model, which the first four share; a quarter calibrates; on the last quarter the
-    methods are compared (the paper's split, drawn at random). The recommended setting (see icqr fit --recommended) has
-    the same rows and fits its own model, which takes several times as long. Without DATA, built-in data are used.
+    Half of the rows train, a quarter calibrates; on the last quarter the methods are compared (the paper's split, drawn
+    at random). Naive, QR, CQR and ICQR share one quantile model; AutoICQR has the same rows and fits its own. Without
+    DATA, built-in data are used.
     """
     from icqr.auditing.findings import as_json
     from icqr.cli import judging, models
     from icqr.cli.reading import read_rows
 
     report = "report.html" if report is None and not json else report
-    unfitted = models.make_method(method)
+    estimator = models.make_model(settings.model)
     judging.check_report(report)
     with progress() as show:
         show("Reading the data")
@@ -100,8 +100,8 @@ def compare(
             described = f"built-in data whose spread grows along x1 ({_BUILT_IN:,} rows)"
         else:
             described, X, y = read_rows(data, rows, text_format)
-        models.check_features(X, method, unfitted)
-        comparison, summary = judging.compare_methods(unfitted, method, X, y, described, report, show)
+        models.check_features(X, settings, estimator)
+        comparison, summary = judging.compare_methods(estimator, settings, X, y, described, report, show)
     if json:
         typer.echo(as_json(summary))
     else:
@@ -111,7 +111,8 @@ def compare(
 @command(
     app,
     "icqr fit sales.csv --target price --out sales.icqr",
-    "icqr fit sales.csv --target price --recommended --out sales.icqr",
+    "icqr fit sales.csv --target price --effort thorough --model lightgbm --out sales.icqr",
+    "icqr fit sales.csv --target price --method cqr --out sales.icqr",
     "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
     "icqr fit sales.csv --target price --y-min 0 --ignore id --out sales.icqr",
     "icqr fit bike --out bike.icqr",
@@ -122,39 +123,34 @@ def fit(
     out: Annotated[str, option("FILE", "The model's file; its name ends in .icqr.")],
     *,
     rows: options.TrainingRows,
-    method: options.Method,
-    recommended: Annotated[
-        bool,
-        typer.Option(
-            "--recommended",
-            help="The recommended setting: bounds in two stages, groups chosen from the training rows. Takes several "
-            "times as long.",
-        ),
-    ] = False,
+    method: options.ChosenMethod = "auto",
+    settings: options.Settings,
     text_format: options.TextFormat,
     engine: options.Engine,
 ) -> None:
-    """Fit ICQR and keep it in a file.
+    """Fit AutoICQR, or another method, and keep it in a file.
 
     A third of the rows, drawn at random, is set aside for calibration.
     """
+    settings.check_for(method)
     on_dask = engine.is_dask(text_format)
     from icqr.cli import models
 
     models.check_destination(out, "--out", [".icqr"])
-    unfitted = models.make_method(method, recommended)
+    estimator = models.make_model(settings.model)
+    unfitted = models.make_method(method, estimator, settings)
     with progress() as show:
         if on_dask:
             from icqr.cli.on_dask import fit_on_dask
 
-            described, fitted = fit_on_dask(data, rows, unfitted, method.model, engine.scheduler, show)
+            described, fitted = fit_on_dask(data, rows, unfitted, settings.model, engine.scheduler, show)
         else:
             from icqr.cli.reading import read_rows
 
             show("Reading the data")
             described, X, y = read_rows(data, rows, text_format)
-            models.check_features(X, method, unfitted)
-            show(f"Fitting and calibrating ({method.model})")
+            models.check_features(X, settings, estimator)
+            show(f"Fitting and calibrating ({settings.model})")
             fitted = unfitted.fit(X, y)
         show("Writing the model")
         icqr.save(fitted, out)

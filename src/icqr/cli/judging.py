@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
-from icqr import CQR, ICQR, QR, Naive, QuantileModel, ResidualQuantiles
+from icqr import QuantileModel
 from icqr._libraries import seeded
 from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
@@ -23,13 +23,14 @@ from icqr._tables import FloatArray
 from icqr.auditing import Audit, Comparison, audit, compare
 from icqr.calibration import quantile_levels
 from icqr.cli.console import Show, listed_names, note, say, say_sheet
-from icqr.cli.models import PREDICTED, check_destination
-from icqr.cli.options import Method
+from icqr.cli.models import METHODS, PREDICTED, check_destination, make_method
+from icqr.cli.options import MethodName, Settings
 from icqr.cli.reading import check_column
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
 
-RECOMMENDED = "Recommended ICQR"
+#: The methods to compare, in the order of the tables: the first is what the others are compared with.
+_COMPARED: tuple[MethodName, ...] = ("naive", "qr", "cqr", "icqr", "auto")
 _MOST_GROUPS = 15
 _MAIN_NUMBERS = ("Method", "On average", "Covered", "95 % interval", "Falls short in", "Mean width", "Interval score")
 
@@ -58,35 +59,35 @@ class _SharedModel(FrozenEstimator):
 
 
 def compare_methods(
-    method: ICQR,
-    options: Method,
+    estimator: Any,
+    settings: Settings,
     X: pd.DataFrame,
     y: pd.Series[Any],
     described: str,
     report_path: str | None,
     show: Show,
 ) -> tuple[Comparison, dict[str, Any]]:
-    """Fit ICQR and four others on the same rows, compare them on others and write the report; return a summary, too."""
+    """Fit the five methods on the same rows, compare them on others and write the report; return a summary, too."""
     # The target is checked before the split, so that an error names the user's row.
-    lowest = -math.inf if options.y_min is None else options.y_min
-    check_target(y, len(y), (lowest, math.inf if options.y_max is None else options.y_max))
+    lowest = -math.inf if settings.y_min is None else settings.y_min
+    check_target(y, len(y), (lowest, math.inf if settings.y_max is None else settings.y_max))
 
     # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
-    seed = options.seed
+    seed = settings.seed
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=seed)
     X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=seed)
-    method.set_params(estimator=seeded(method.estimator, seed))  # the methods that share its bounds don't seed it
-    methods, seconds = _fit_methods(method, X_train, y_train, X_cal, y_cal, show)
+    estimator = seeded(estimator, seed)  # the methods that share its bounds don't seed it
+    methods, seconds = _fit_methods(estimator, settings, X_train, y_train, X_cal, y_cal, show)
     show("Checking the five methods")
-    comparison = compare(methods, X_test, y_test, groups=options.groups, random_state=seed)
+    comparison = compare(methods, X_test, y_test, groups=settings.groups, random_state=seed)
 
     show("Putting the results together")
     about = {
         "data": described,
         "split": f"{len(y_train):,} rows to train, {len(y_cal):,} to calibrate and {len(y_test):,} to compare on "
         f"(50, 25 and 25 %, as in the paper), drawn at random with seed {seed}",
-        "quantile model": f"--model {options.model}, fitted once on the training rows; QR, CQR and ICQR use its "
-        f"bounds, Naive its median, and {RECOMMENDED} fits its own on the same rows",
+        "quantile model": f"--model {settings.model}, fitted once on the training rows; QR, CQR and ICQR use its "
+        "bounds, Naive its median, and AutoICQR fits its own on the same rows",
     }
     details: dict[str, Any] = {"methods": methods, "about": about, "seconds": seconds}
     if report_path is not None:
@@ -95,32 +96,26 @@ def compare_methods(
 
 
 def _fit_methods(
-    method: ICQR, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, show: Show
+    estimator: Any, settings: Settings, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, show: Show
 ) -> tuple[dict[str, IntervalRegressor], dict[str, float]]:
-    """Return the fitted methods, and the seconds that each took; all but the last share one quantile model."""
+    """Return the fitted methods, and the seconds that each took; all but AutoICQR share one quantile model."""
     # The time that the shared model takes is counted in each method that uses it.
     show("Fitting the quantile model")
     start = perf_counter()
-    levels = quantile_levels(method.coverage, "both")
-    bounds = QuantileModel(method.estimator, n_jobs=method.n_jobs).fit(X, y, levels)
+    levels = quantile_levels(settings.coverage, "both")
+    bounds = QuantileModel(estimator, n_jobs=settings.jobs).fit(X, y, levels)
     shared_seconds = perf_counter() - start
 
-    parameters = method.get_params(deep=False)
-    common = {name: parameters[name] for name in ("coverage", "y_min", "y_max", "random_state", "n_jobs")}
-    methods: dict[str, IntervalRegressor] = {
-        "Naive": Naive(_SharedModel(bounds), **common),
-        "QR": QR(_SharedModel(bounds), **common),
-        "CQR": CQR(_SharedModel(bounds), **common),
-        "ICQR": ICQR(**parameters | {"estimator": _SharedModel(bounds)}),
-        RECOMMENDED: ICQR(**parameters | {"estimator": ResidualQuantiles(method.estimator), "partition": "auto"}),
-    }
+    methods: dict[str, IntervalRegressor] = {}
     seconds: dict[str, float] = {}
-    for name, unfitted in methods.items():
-        show(f"Fitting {name}")
-        held_out = {} if isinstance(unfitted, QR) else {"X_calibration": X_cal, "y_calibration": y_cal}
+    for name in _COMPARED:
+        title, has_own = METHODS[name].__name__, name == "auto"
+        show(f"Fitting {title}")
+        held_out = {} if name == "qr" else {"X_calibration": X_cal, "y_calibration": y_cal}
         start = perf_counter()
-        unfitted.fit(X, y, **held_out)
-        seconds[name] = perf_counter() - start + (0.0 if name == RECOMMENDED else shared_seconds)
+        method = make_method(name, estimator if has_own else _SharedModel(bounds), settings)
+        methods[title] = method.fit(X, y, **held_out)
+        seconds[title] = perf_counter() - start + (0.0 if has_own else shared_seconds)
     return methods, seconds
 
 

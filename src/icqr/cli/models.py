@@ -7,24 +7,31 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import typer
 from sklearn.utils import get_tags
 
-from icqr import ICQR, GroupPartition, KMeansPartition, ResidualQuantiles, WholePartition, load
+from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, Naive, ResidualQuantiles, load
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
 from icqr.auditing.findings import as_json, promise, records
 from icqr.cli.console import listed_names, note, say, say_sheet
-from icqr.cli.options import Method, ModelName
+from icqr.cli.options import MethodName, ModelName, Settings
 from icqr.cli.reading import UserTable, check_column
 from icqr.reporting.origins import model_facts, selections
 from icqr.reporting.report_tables import tables_of
 
+METHODS: dict[MethodName, type[AutoICQR | ICQR | CQR | QR | Naive]] = {
+    "auto": AutoICQR,
+    "icqr": ICQR,
+    "cqr": CQR,
+    "qr": QR,
+    "naive": Naive,
+}
 #: Of each name of --model: the library it needs, its class and what installs it.
 LIBRARIES: dict[ModelName, tuple[str, str, str]] = {
     "hist": ("sklearn", "sklearn.ensemble.HistGradientBoostingRegressor", "scikit-learn"),
@@ -56,45 +63,36 @@ def make_model(name: ModelName) -> Any:
     return getattr(importlib.import_module(module), class_name)()
 
 
-def make_method(options: Method, recommended: bool = False) -> ICQR:
-    """Return the ICQR that options ask for, unfitted; options that contradict each other are a wrong use."""
-    contradiction = "--groups" if options.groups else "--partition" if options.partition else None
-    if recommended and contradiction:
-        why = "the recommended setting chooses the groups"
-        raise typer.BadParameter(f"--recommended and {contradiction} can't both be given: {why}")
-
-    estimator: Any = make_model(options.model)
-    partition: Any = WholePartition() if options.partition == "whole" else KMeansPartition()
-    if options.groups is not None:
-        partition = GroupPartition(options.groups)
-    if recommended:
-        estimator, partition = ResidualQuantiles(estimator), "auto"
-    return ICQR(
-        estimator,
-        coverage=options.coverage,
-        partition=partition,
-        small_groups=options.small_groups,
-        y_min=options.y_min,
-        y_max=options.y_max,
-        random_state=options.seed,
-        n_jobs=options.jobs,
-    )
+def make_method(name: MethodName, estimator: Any, settings: Settings) -> IntervalRegressor:
+    """Return a method, unfitted; of the settings it gets those that it has."""
+    method = METHODS[name]
+    given: dict[str, Any] = {
+        "coverage": settings.coverage,
+        "effort": settings.effort,
+        "partition": None if settings.groups is None else GroupPartition(settings.groups),
+        "small_groups": settings.small_groups,
+        "y_min": settings.y_min,
+        "y_max": settings.y_max,
+        "random_state": settings.seed,
+        "n_jobs": settings.jobs,
+    }
+    known = signature(method).parameters
+    return method(estimator, **{key: value for key, value in given.items() if key in known and value is not None})
 
 
-def check_features(X: pd.DataFrame, options: Method, method: ICQR) -> None:
+def check_features(X: pd.DataFrame, settings: Settings, estimator: Any) -> None:
     """Raise if the column of the groups is not there, or if numbers are missing that the model needs."""
-    if options.groups is not None:
-        check_column(X.columns, options.groups, "--groups")
+    if settings.groups is not None:
+        check_column(X.columns, settings.groups, "--groups")
     # Of a column without any value the library makes zeros.
     gaps = X.select_dtypes(include=["number"]).dropna(axis=1, how="all").isna().sum()
-    estimator = method.estimator
-    if isinstance(estimator, ResidualQuantiles):
-        estimator = estimator.estimator
-    if gaps.any() and not get_tags(estimator).input_tags.allow_nan:
+    # The forest's tag is scikit-learn's, and wrong: it takes no missing values.
+    takes_gaps = settings.model != "forest" and get_tags(estimator).input_tags.allow_nan
+    if gaps.any() and not takes_gaps:
         column = gaps.index[gaps > 0][0]
         raise ValueError(
-            f"--model {options.model} takes no missing values, and column {column!r} has {gaps[column]:,}; use --model "
-            "hist, which does, or fill them in"
+            f"--model {settings.model} takes no missing values, and column {column!r} has {gaps[column]:,}; use "
+            "--model hist, which does, or fill them in"
         )
 
 
@@ -214,7 +212,9 @@ def say_model(model: IntervalRegressor) -> None:
     counts = "".join(f"{facts[name]:,} {name}, " for name in ("training rows", "calibration rows") if name in facts)
     n_groups = "1 group" if model.n_groups_ == 1 else f"{model.n_groups_} groups"
     say(f"{method}: {promise(model.coverage)} promised, {counts}{n_groups}.", "bold")
-    say(f"Quantile model: {facts['model']}.")
+    say(f"Estimator: {facts['model']}.")
+    if "bounds" in facts:
+        say(f"Bounds: {facts['bounds']}.")
     say(f"What is promised: {facts['guarantee']}")
     if "exception" in facts:
         say(facts["exception"])

@@ -17,7 +17,8 @@ import pyarrow as pa
 from distributed import KilledWorker, WorkerPlugin
 from pyarrow.dataset import dataset, field
 
-from icqr import GroupPartition
+import icqr.dask
+from icqr import AutoICQR, GroupPartition
 from icqr._cluster import DASK_TWINS, DaskRows, collected, gathered
 from icqr._libraries import class_names
 from icqr._predicting import IntervalRegressor
@@ -26,7 +27,7 @@ from icqr.cli.console import Show, listed_names, note
 from icqr.cli.models import chosen_columns, columns_to_read, features_of, load_model, predicted_words
 from icqr.cli.options import ModelName, TextFormat, TrainingRows
 from icqr.cli.reading import UserTable, check_column, check_gaps, target_of
-from icqr.dask import ICQR, LostWorkerError, connect, dashboard, on_dask, progress, write_parquet
+from icqr.dask import LostWorkerError, connect, dashboard, on_dask, progress, write_parquet
 from icqr.streaming import cut_files, list_files, open_files
 
 #: Importances, groups and an audit's regions are learned from a sample of this many rows, and most models too.
@@ -40,10 +41,11 @@ _MOST_GROUPS = 20  # named
 def fit_on_dask(
     data: str, rows: TrainingRows, method: IntervalRegressor, model: ModelName, scheduler: str | None, show: Show
 ) -> tuple[str, Any]:
-    """Return what the rows are, in words, and ICQR with the parameters of `method`, fitted on them with Dask."""
+    """Return what the rows are, in words, and the same method as `method`, fitted on them with Dask."""
     parameters = method.get_params(deep=False)
-    # A model that can train on all rows, on the workers, does; in the recommended setting there is none.
-    twin = DASK_TWINS.get(class_names(parameters["estimator"])[0])
+    # A model that can train on all rows, on the workers, does. AutoICQR fits many models on folds, and so on a sample.
+    has_folds = isinstance(method, AutoICQR)
+    twin = None if has_folds else DASK_TWINS.get(class_names(parameters["estimator"])[0])
     if twin is not None:
         module, _, name = twin.rpartition(".")
         parameters["estimator"] = getattr(importlib.import_module(module), name)()
@@ -53,17 +55,18 @@ def fit_on_dask(
         target = target_of(table, rows)
         blocks, n_rows = _check_numbers(table, blocks, n_rows, {"--target": target}, rows.drop_missing)
         features = [name for name in table.frame.columns if name != target]
-        if isinstance(parameters["partition"], GroupPartition):
+        if isinstance(parameters.get("partition"), GroupPartition):
             check_column(features, parameters["partition"].by, "--groups")
 
         note(*table.notes)
         if n_rows > _SAMPLE_ROWS and twin is None:
-            recommended = parameters["partition"] == "auto"
-            what = "--recommended" if recommended else f"--model {model}"
-            others = "without it, --model lightgbm" if recommended else "--model lightgbm"
             sampled = f"is fitted on a random sample of {_SAMPLE_ROWS:,} rows"
-            note(f"{what} {sampled}; {others} and --model xgboost train on all")
-        fitted = ICQR(**parameters).fit(blocks[features], blocks[target], sample_rows=_SAMPLE_ROWS).to_local()
+            if has_folds:
+                note(f"--method auto {sampled}; --method icqr with --model lightgbm or xgboost trains on all")
+            else:
+                note(f"--model {model} {sampled}; --model lightgbm and --model xgboost train on all")
+        on_blocks = getattr(icqr.dask, type(method).__name__)(**parameters)
+        fitted = on_blocks.fit(blocks[features], blocks[target], sample_rows=_SAMPLE_ROWS).to_local()
     return f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {target!r})", fitted
 
 

@@ -16,7 +16,9 @@ import typer
 
 from icqr._messages import imported
 
+MethodName: TypeAlias = Literal["auto", "icqr", "cqr", "qr", "naive"]
 ModelName: TypeAlias = Literal["hist", "lightgbm", "xgboost", "catboost", "forest", "network"]
+Effort: TypeAlias = Literal["quick", "thorough"]
 SmallGroups: TypeAlias = Literal["pooled", "infinite", "error"]
 
 
@@ -50,6 +52,13 @@ Target = Annotated[str | None, option("COL", "The column to predict. A known dat
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
 Coverage = Annotated[float, option("SHARE", "How often an interval should hold.", callback=check_coverage)]
 Seed = Annotated[int, option("N", "Of everything random.", min=0)]
+ChosenMethod = Annotated[
+    MethodName,
+    typer.Option(
+        "--method",
+        help="AutoICQR (auto); ICQR, the paper's method; or CQR, QR or Naive, which have one group for all rows.",
+    ),
+]
 
 # -- Bundles: options that go together, and are one parameter of a command -----------------------------------
 
@@ -68,25 +77,29 @@ class TrainingRows:
 
 
 @dataclass(frozen=True)
-class Method:
-    """Which intervals to make, from which quantile model."""
+class Settings:
+    """What a method is made with. `None` is as by default, which each method knows."""
 
     coverage: Coverage = 0.9
-    model: Annotated[ModelName, typer.Option(help="The quantile model.")] = "hist"
-    groups: Annotated[str | None, option("COL", "Groups of your own: a column whose values they are (Mondrian).")] = (
-        None
-    )
-    partition: Annotated[
-        Literal["kmeans", "whole"] | None,
-        typer.Option(help="Clusters of similar rows (kmeans, the default), or one group (whole)."),
+    model: Annotated[
+        ModelName, typer.Option(help="What the bounds are learned with; by Naive, what predicts the target.")
+    ] = "hist"
+    effort: Annotated[
+        Effort | None,
+        typer.Option(help="Of AutoICQR: quick, or thorough for narrower intervals in more time.", show_default="quick"),
+    ] = None
+    groups: Annotated[
+        str | None,
+        option("COL", "Of AutoICQR and ICQR: groups of your own, a column whose values they are (Mondrian)."),
     ] = None
     small_groups: Annotated[
-        SmallGroups,
+        SmallGroups | None,
         typer.Option(
             help="What a group with too few calibration rows gets: the correction of all rows (or its own largest "
-            "error), without a promise (pooled); an endless interval, which keeps it (infinite); or an error."
+            "error), without a promise (pooled); an endless interval, which keeps it (infinite); or an error.",
+            show_default="pooled",
         ),
-    ] = "pooled"
+    ] = None
     y_min: Annotated[
         float | None, option("NUMBER", "The target is never less, for example 0 for prices; intervals are cut there.")
     ] = None
@@ -99,10 +112,17 @@ class Method:
             raise typer.BadParameter(f"--y-min must be less than --y-max, got {self.y_min:g} and {self.y_max:g}")
         if self.jobs == 0:
             raise typer.BadParameter("--jobs must be 1 or more, or -1 for one per core, got 0")
-        if self.groups and self.partition:
-            raise typer.BadParameter(
-                "--groups and --partition can't both be given: groups of your own are the partition"
-            )
+
+    def check_for(self, method: MethodName) -> None:
+        """Refuse options that mean nothing to a method."""
+        if self.effort is not None and method != "auto":
+            raise typer.BadParameter(f"--effort is for --method auto, got --method {method}")
+        for name, value in (("--groups", self.groups), ("--small-groups", self.small_groups)):
+            if value is not None and method not in ("auto", "icqr"):
+                raise typer.BadParameter(
+                    f"{name} is for --method auto and --method icqr, got --method {method}, which has one group for "
+                    "all rows"
+                )
 
 
 @dataclass(frozen=True)
