@@ -251,6 +251,15 @@ def test_compare_as_json(icqr: Run) -> None:
     assert os.listdir() == ["sales.csv"]
 
 
+def test_compare_shows_groups_of_ones_own(icqr: Run) -> None:
+    write(SALES, Path("sales.csv"))
+    done = icqr("compare", "sales.csv", "--target", "price", "--groups", "region", *QUICK[:2], "--report", "sales.html")
+    assert done.code == 0, done.err
+    shares = r"( +\d+\.\d %){5}"
+    for region in ("north", "south"):
+        assert re.search(rf"^region = {region} +\d+{shares}$", done.out, flags=re.MULTILINE), done.out
+
+
 @pytest.mark.slow
 def test_compare_gives_the_same_numbers_again(icqr: Run) -> None:
     write(SALES, Path("sales.csv"))

@@ -151,13 +151,12 @@ def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
     rules = {row[0].text: row[1] for row in sheets["groups"].rows}
     names = [method["method"] for method in summary["methods"]]
     coverage = sheets["coverage_by_group"].select(["Group", "Rows", *names])
-    return replace(
-        coverage,
-        columns=[*coverage.columns, Column("Rule", numeric=False)],
-        rows=[[*row, rules[row[0].text]] for row in coverage.rows if row[0].text in rules],
-        caption=f"What each method covers in the groups of {summary['in_detail']}",
-        note=OTHER_GROUPS,
-    )
+    columns, rows = [*coverage.columns], coverage.rows
+    if any(row[0].text in rules for row in rows):  # groups of the user's own are named by their rules already
+        columns.append(Column("Rule", numeric=False))
+        rows = [[*row, rules[row[0].text]] for row in rows if row[0].text in rules]
+    caption = f"What each method covers in the groups of {summary['in_detail']}"
+    return replace(coverage, columns=columns, rows=rows, caption=caption, note=OTHER_GROUPS)
 
 
 # -- Audit -----------------------------------------------------------------------------------------------

@@ -86,7 +86,10 @@ class Settings:
     ] = "hist"
     effort: Annotated[
         Effort | None,
-        typer.Option(help="Of AutoICQR: quick, or thorough for narrower intervals in more time.", show_default="quick"),
+        typer.Option(
+            help="Of AutoICQR: its bounds from a few models (quick), or from more of them, in more time (thorough).",
+            show_default="quick",
+        ),
     ] = None
     groups: Annotated[
         str | None,
