@@ -1,9 +1,9 @@
-"""Compare Naive, QR, CQR and ICQR on built-in data whose spread grows along one feature."""
+"""Compare Naive, QR, CQR, ICQR and AutoICQR on built-in data whose spread grows along one feature."""
 
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from icqr import CQR, ICQR, QR, Naive
+from icqr import CQR, ICQR, QR, AutoICQR, Naive
 from icqr.datasets import make_heteroscedastic
 from icqr.metrics import coverage_score, interval_score, mean_width
 
@@ -16,7 +16,7 @@ def main() -> None:
     easy, hard = (X_test["x1"] < 0.2).to_numpy(), (X_test["x1"] > 0.8).to_numpy()
 
     rows = []
-    for method in (Naive, QR, CQR, ICQR):
+    for method in (Naive, QR, CQR, ICQR, AutoICQR):
         model = method(coverage=COVERAGE, random_state=0).fit(X_train, y_train)
         intervals = model.predict_interval(X_test)
         rows.append(
@@ -32,7 +32,7 @@ def main() -> None:
     print(f"{len(X_train)} rows to fit, {len(X_test)} to test; wanted coverage {COVERAGE}.")
     print("Easy rows have x1 < 0.2 (little noise), hard rows x1 > 0.8 (much noise).\n")
     print(pd.DataFrame(rows).round(3).to_string(index=False))
-    print("\nThe groups that ICQR found:\n")
+    print("\nThe groups that AutoICQR chose:\n")
     columns = ["group", "n", "offset_lower", "promised", "guarantee", "rule"]
     print(model.groups_[columns].round(3).to_string(index=False))
 

@@ -512,7 +512,6 @@ def test_blocks_of_files_stay_as_they_are_when_few_columns_are_read(
 
 @pytest.mark.slow
 def test_the_pages_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
-    pytest.importorskip("lightgbm")
     page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
     block = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[0]
     (tmp_path / "sales").mkdir()

@@ -130,7 +130,7 @@ def fit(
 ) -> None:
     """Fit AutoICQR, or another method, and keep it in a file.
 
-    A third of the rows, drawn at random, is set aside for calibration.
+    A third of the rows, drawn at random, is set aside for calibration; QR, which has none, trains on all.
     """
     settings.check_for(method)
     on_dask = engine.is_dask(text_format)
