@@ -138,7 +138,7 @@ def test_what_was_tried_and_chosen_can_be_read(page: Any) -> None:
     assert column(page, "selection-0", 1) == [candidate["partition"] for candidate in candidates]
     assert column(page, "selection-0", 3) == ["✓ chosen" if candidate["chosen"] else "–" for candidate in candidates]
     assert tried["sentence"] in part.text
-    assert f"{CATEGORIES[1]} fits a quantile model of its own" in page.find_element(By.ID, "methods").text
+    assert f"{CATEGORIES[1]} fits bounds of its own" in page.find_element(By.ID, "methods").text
 
 
 # -- It can be used -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -91,6 +91,17 @@ def _catboost_levels(levels: Levels) -> dict[str, Any]:
     return {"loss_function": f"{loss}:alpha={','.join(map(str, levels))}"}
 
 
+_XGBOOST = Library(
+    "xgboost.XGBModel",
+    lambda levels: {"objective": "reg:quantileerror", "quantile_alpha": np.array(levels)},
+    joint=True,
+    categories="native",
+    forbidden="[]<",
+    settings={"enable_categorical": True},
+    objective=("objective", "base_score"),
+    mean={"objective": "reg:squarederror"},
+    small={("n_estimators",): 40, ("learning_rate",): 0.15, ("max_depth",): 3, ("min_child_weight",): 40},
+)
 LIBRARIES = (
     Library(
         "sklearn.HistGradientBoostingRegressor",
@@ -126,17 +137,9 @@ LIBRARIES = (
         mean={"objective": "regression"},
         small={("n_estimators",): 40, ("learning_rate",): 0.15, ("num_leaves",): 6, ("min_child_samples",): 40},
     ),
-    Library(
-        "xgboost.XGBModel",
-        lambda levels: {"objective": "reg:quantileerror", "quantile_alpha": np.array(levels)},
-        joint=True,
-        categories="native",
-        forbidden="[]<",
-        settings={"enable_categorical": True},
-        objective=("objective", "base_score"),
-        mean={"objective": "reg:squarederror"},
-        small={("n_estimators",): 40, ("learning_rate",): 0.15, ("max_depth",): 3, ("min_child_weight",): 40},
-    ),
+    # A random forest: shrinking what its trees learn would leave next to nothing, so it has no small model.
+    replace(_XGBOOST, name="xgboost.XGBRFRegressor", small={}),
+    _XGBOOST,
     Library(
         "catboost.CatBoost",
         _catboost_levels,

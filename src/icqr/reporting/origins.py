@@ -13,7 +13,7 @@ from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, I
 from icqr.auditing.findings import listed, percent, promise
 from icqr.partition import KMeansPartition
 from icqr.quantiles import bare
-from icqr.residual_quantiles import CENTRE_FOLDS, ResidualQuantiles
+from icqr.residual_quantiles import ResidualQuantiles
 from icqr.selection import ROWS
 
 GUARANTEES = {
@@ -37,7 +37,7 @@ OTHER_LIBRARY = (
 )
 TWO_STAGES = (
     "in two stages: a centre ({}), then the quantiles of what it leaves on training rows that its models were fitted "
-    "without, in {} folds"
+    "without, a fold at a time"
 )
 
 
@@ -54,7 +54,7 @@ def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "method": name,
         "model": written,
-        "bounds": None if residual is None else TWO_STAGES.format(_shares_of_centre(residual), CENTRE_FOLDS),
+        "bounds": None if residual is None else TWO_STAGES.format(_shares_of_centre(residual)),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
         "calibration rows": int(model.calibration_.sizes.sum()) or None,
