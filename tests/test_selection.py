@@ -11,7 +11,18 @@ from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator, clone
 
 from hard_rows import LEVEL_WIDTHS, draw
-from icqr import CQR, ICQR, KMeansPartition, ResidualQuantiles, ScorePartition, WholePartition, load, prefit, save
+from icqr import (
+    CQR,
+    ICQR,
+    KMeansPartition,
+    PermutationImportance,
+    ResidualQuantiles,
+    ScorePartition,
+    WholePartition,
+    load,
+    prefit,
+    save,
+)
 from icqr._rows import Rows
 from icqr.conformity import Conformity
 from icqr.datasets import make_heteroscedastic, make_sine_spread
@@ -228,6 +239,61 @@ def test_it_helps_residual_quantiles_too() -> None:
     new, y = draw(4000)
     risks = [excess_risk(y, m.predict_interval(new), new, coverage=0.9)["value"]["l1"] for m in (model, one)]
     assert risks[0] < 0.75 * risks[1]
+
+
+# -- Models that are slow to predict ---------------------------------------------------------------------------------
+
+
+def wide_rows(n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(3000, n_columns))
+    return X, X[:, 0] + (0.1 + X[:, 1]) * rng.normal(size=3000)
+
+
+def fitted_counting(n_columns: int, **parameters: Any) -> tuple[ICQR, int]:
+    """Return ICQR of 2,000 training rows around fitted bounds, and how many rows these predicted."""
+    n_predicted = 0
+
+    def lower(X: Any) -> Any:
+        nonlocal n_predicted
+        n_predicted += len(X)
+        return X[:, 0] - 1.645 * (0.1 + X[:, 1])
+
+    others = {"median": lambda X: X[:, 0], "upper": lambda X: X[:, 0] + 1.645 * (0.1 + X[:, 1])}
+    bounds = prefit(lower=lower, **others, levels=(0.05, 0.5, 0.95))
+    model = ICQR(bounds, random_state=0, **parameters).fit(*wide_rows(n_columns))
+    return model, n_predicted
+
+
+@pytest.mark.parametrize("n_columns", [2, 20, 78])
+def test_importance_costs_a_slow_model_no_more_than_the_choice_itself(n_columns: int) -> None:
+    model, n_predicted = fitted_counting(n_columns, partition="auto")
+    # Training rows twice, calibration rows, and up to 500 of these for the leak alarm.
+    assert n_predicted - (2 * 2000 + 1000 + 500) <= 2 * 2000
+    assert model.importances_["share"].nlargest(2).index.tolist() == [0, 1]
+    assert fitted_counting(n_columns)[1] > 2 * n_predicted or n_columns == 2  # K-means alone has no such limit
+
+
+def test_importance_that_would_cost_a_slow_model_too_much_is_left_out_and_said() -> None:
+    with pytest.warns(UserWarning, match="The importance of columns is not measured") as caught:
+        model, n_predicted = fitted_counting(80, partition="auto")
+    assert n_predicted == 2 * 2000 + 1000
+    assert not hasattr(model, "importances_")
+    assert model.selection_["chosen"].sum() == 1
+    (warning,) = caught
+    assert warning.filename == __file__
+    said = str(warning.message)
+    assert "each of 80 columns in 50 rows, the model would predict 4050 rows, and partition='auto' allows it" in said
+    assert said.endswith("importance=PermutationImportance(max_rows=50) measures it all the same.")
+    measured, n_predicted = fitted_counting(80, partition="auto", importance=PermutationImportance(max_rows=50))
+    assert measured.importances_["share"].nlargest(2).index.tolist() == [0, 1]
+    assert n_predicted == 2 * 2000 + 1000 + 500 + 5 * 50 * 81
+
+
+def test_a_model_that_is_quick_by_its_trees_has_no_such_limit() -> None:
+    X, y = wide_rows(80)
+    model = ICQR(LGBMRegressor(n_estimators=3, n_jobs=1, verbosity=-1), partition="auto", random_state=0).fit(X, y)
+    assert model.importances_["std"].max() > 0  # over five repeats
 
 
 def test_a_file_keeps_the_choice(tmp_path: Any, fitted: ICQR) -> None:

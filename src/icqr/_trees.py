@@ -151,6 +151,11 @@ _READERS: dict[str, Callable[[Any], Trees | None]] = {
 }
 
 
+def can_read(model: Any) -> bool:
+    """Return whether the model is of a library whose trees are read here."""
+    return any(name in _READERS for name in class_names(model))
+
+
 def _join(forests: Sequence[Trees]) -> Trees:
     """Join the trees of several models, one after the other."""
     shifted, n_nodes, n_trees = [], 0, 0

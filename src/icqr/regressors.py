@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 
 from icqr._libraries import copied, seeded
+from icqr._messages import warn
 from icqr._predicting import (
     APPROXIMATE,
     GROUPWISE,
@@ -29,7 +30,7 @@ from icqr._rows import Rows, naming
 from icqr._rules import describe_groups, describe_partition
 from icqr._tables import Features, FloatArray, Table
 from icqr.calibration import Calibration, NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
-from icqr.importance import PermutationImportance, leak_alarm, median_absolute_error
+from icqr.importance import FEWEST_ROWS, PermutationImportance, leak_alarm, median_absolute_error
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition, WholePartition
 from icqr.quantiles import PointModel, bare, cross_fit, fit_quantiles, is_prefit
 from icqr.residual_quantiles import EFFORTS, ResidualQuantiles, around, small_of
@@ -339,7 +340,8 @@ class ICQR(IntervalRegressor):
         By default `KMeansPartition()`. `ScorePartition` groups by predicted difficulty, `GroupPartition` takes your own
         groups, and any object with `fit` and `assign` will do. "auto" chooses from training rows alone: one group,
         K-means clusters, or a number of groups by difficulty (`icqr.selection.select`). This fits the quantile model
-        five more times, unless it is `prefit` or `ResidualQuantiles`.
+        five more times, unless it is `prefit` or `ResidualQuantiles`. For the importance it then predicts at most twice
+        as many rows as train, unless trees or a network make it quick; with too many columns for that, it is left out.
     importance : PermutationImportance, optional
         By default `PermutationImportance()`, with ``partition="auto"`` with 2 repeats.
     small_groups : {"pooled", "infinite", "error"}, default="pooled"
@@ -357,7 +359,7 @@ class ICQR(IntervalRegressor):
     model_ : QuantileModel
         The fitted quantile model.
     importances_ : DataFrame
-        Importance of each column; absent if the partition uses none.
+        Importance of each column; absent if the partition uses none, or if "auto" left it out.
     partition_ : partition
         The fitted partition.
     selection_ : DataFrame
@@ -494,6 +496,13 @@ class ICQR(IntervalRegressor):
         # With "auto" the weights shape only one of several candidates, so fewer repeats will do.
         importance = self.importance or PermutationImportance(n_repeats=2 if self._is_auto() else 5)
         rows = calibration if _data_of(importance) == "calibration" else train
+        if self._is_auto() and importance.max_rows == "auto":
+            # Permuting columns must not take a slow model longer than "auto" itself, which predicts these rows twice.
+            limited = importance.within(self.model_, rows.X, most_predicted=2 * len(train))
+            if limited is None:
+                warn(_unmeasured(len(train), rows.X.shape[1]))
+                return None
+            importance = limited
         self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
 
         # The alarm only warns: nothing is learned from these calibration rows, so the promise holds.
@@ -750,6 +759,15 @@ class AutoICQR(ICQR):
 
 
 # -- Steps of fit ----------------------------------------------------------------------------------------------------
+
+
+def _unmeasured(n_rows: int, n_columns: int) -> str:
+    return (
+        f"The importance of columns is not measured: to permute each of {n_columns} columns in {FEWEST_ROWS} rows, the "
+        f"model would predict {FEWEST_ROWS * (n_columns + 1)} rows, and partition='auto' allows it only twice the "
+        f"{n_rows} training rows. So K-means clusters weigh all columns alike, and columns that leak the target are "
+        f"not looked for. importance=PermutationImportance(max_rows={FEWEST_ROWS}) measures it all the same."
+    )
 
 
 def _put_into_one_group(method: IntervalRegressor, train: Rows) -> None:
