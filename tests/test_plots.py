@@ -527,9 +527,16 @@ def test_importance_bars_are_sorted_and_the_rest_is_one() -> None:
     assert [text.get_text() for text in display.ax_.texts] == ["40 %", "30 %", "30 %"]
 
 
-def test_importance_of_all_zero_draws() -> None:
-    table = pd.DataFrame({"feature": ["a"], "mean": [0.0], "std": [0.0], "share": [0.0]})
-    ImportanceDisplay.from_importances(table, ax=blank_axes()).figure_.draw_without_rendering()
+def test_importance_of_all_zero_is_said_not_drawn() -> None:
+    table = pd.DataFrame({"feature": ["a", "b"], "mean": [0.0, 0.0], "std": [0.0, 0.0], "share": [0.0, 0.0]})
+    display = ImportanceDisplay.from_importances(table, max_features=1, ax=blank_axes())
+    display.figure_.draw_without_rendering()
+    assert display.shown.empty
+    assert display.table.equals(table)
+    assert not display.ax_.patches
+    assert not display.ax_.axison
+    (sentence,) = display.ax_.texts
+    assert sentence.get_text() == "All importances are zero: permuting a column changes no prediction's error."
     with pytest.raises(ValueError, match="max_features must be at least 1, got 0"):
         ImportanceDisplay.from_importances(table, max_features=0)
 

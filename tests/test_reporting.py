@@ -288,6 +288,24 @@ def test_a_model_in_two_stages_claims_no_more_than_is_true(auto: Any, checked: t
     assert "groups follow them" not in page
 
 
+@pytest.mark.filterwarnings("ignore:One group only:UserWarning")
+def test_importances_that_are_all_zero_are_said_not_drawn(tmp_path: Path, rows: tuple[Any, Any]) -> None:
+    X, y = make_heteroscedastic(400, n_features=3, random_state=0, return_X_y=True)
+    constant = HistGradientBoostingRegressor(max_iter=1, min_samples_leaf=300)
+    model = ICQR(constant, coverage=0.8, random_state=0).fit(X, y)
+    summary = summarize(model, *rows)
+    assert summary["importance_sentence"] == (
+        "All importances are zero: permuting a column changes no prediction's error. So groups don't follow them."
+    )
+    assert {entry["share"] for entry in summary["importance"]} == {0.0}
+    assert "importance" not in tables_of(summary)
+    page = written(tmp_path, model, *rows)
+    part = sections(page)["importance"]
+    assert summary["importance_sentence"] in part.replace("&#39;", "'")
+    assert "<svg" not in part
+    assert "<table" not in part
+
+
 def test_one_group_promises_over_all_rows_together(tmp_path: Path) -> None:
     X, y = make_heteroscedastic(300, n_features=2, random_state=0, return_X_y=True)
     model = ICQR(SMALL, partition="auto", random_state=0).fit(X, y)

@@ -26,6 +26,8 @@ _MOST_VALUES = 2**22  # to predict in one call: each call takes time, and its ta
 
 #: A repeat permutes at least this many rows; with one of 50, shares are off by 4 to 8 % of all, with one of 30 by 10 %.
 FEWEST_ROWS = 50
+#: In place of a picture of importances.
+ALL_ZERO = "All importances are zero: permuting a column changes no prediction's error."
 
 ErrorMeasure: TypeAlias = Callable[[FloatArray, FloatArray, Sequence[float]], float]
 

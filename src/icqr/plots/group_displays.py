@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from icqr._predicting import IntervalRegressor
 from icqr._tables import IntArray
+from icqr.importance import ALL_ZERO
 from icqr.partition import KMeansPartition
 from icqr.plots.axes import AxisColumn, find_column, heading, ink, name_rows, percent, plain, sample_note, sample_rows
 from icqr.plots.displays import GREEN, GREY, PURPLE, Display, Options, group_gid, group_look, group_numbers
@@ -25,6 +26,7 @@ class ImportanceDisplay(Display):
     """Importance of each column, as a share of all: the weights of the partition.
 
     Lines are ± one standard deviation over the repeats. Columns beyond the `max_features` most important are one bar.
+    If all importances are zero, a sentence says so in place of bars.
 
     Attributes
     ----------
@@ -71,7 +73,9 @@ class ImportanceDisplay(Display):
         shown = ordered[["feature", "share"]].astype({"feature": object})
         shown["spread"] = ordered["std"] / (float(ordered["mean"].sum()) or 1.0)
         rest = shown.iloc[max_features:]
-        if len(rest):
+        if not shown["share"].any():
+            shown = shown.iloc[:0]
+        elif len(rest):
             other = {"feature": f"{len(rest)} other columns", "share": rest["share"].sum(), "spread": np.nan}
             shown = pd.concat([shown.iloc[:max_features], pd.DataFrame([other])], ignore_index=True)
         return cls(ordered, shown, max_features).plot(ax)
@@ -82,6 +86,11 @@ class ImportanceDisplay(Display):
         return 6.4, 1.4 + 0.27 * len(self.shown)
 
     def _draw(self, ax: Axes) -> None:
+        if self.shown.empty:
+            ax.set_axis_off()
+            ax.text(0, 1, ALL_ZERO, va="top", wrap=True, transform=ax.transAxes)
+            heading(ax, "Importance of columns")
+            return
         share, spread = self.shown["share"].to_numpy(), self.shown["spread"].fillna(0).to_numpy()
         colors = [GREEN if place < self.max_features else GREY for place in range(len(share))]
         error: Options = {"ecolor": ink(ax), "elinewidth": 1.4}

@@ -11,6 +11,7 @@ from typing import Any
 from icqr._libraries import core_of
 from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
 from icqr.auditing.findings import listed, percent, promise
+from icqr.importance import ALL_ZERO
 from icqr.partition import KMeansPartition
 from icqr.quantiles import bare
 from icqr.residual_quantiles import ResidualQuantiles
@@ -109,6 +110,8 @@ def importance_sentence(model: IntervalRegressor) -> str | None:
     """Say what the columns' importance measures, and whether the groups follow it."""
     if not hasattr(model, "importances_"):
         return None
+    if not model.importances_["share"].any():
+        return f"{ALL_ZERO} So groups don't follow them."
     follow = not hasattr(model, "selection_") or isinstance(model.partition_, KMeansPartition)
     groups = f"groups {'' if follow else 'do not '}follow them."
     if two_stages(model) is None:

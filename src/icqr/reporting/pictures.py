@@ -33,7 +33,9 @@ def pictures_of(evidence: Evidence, summary: dict[str, Any]) -> dict[str, str]:
     important: list[Hashable] = []
     if X is not None and model is not None:
         X = align(X, model.columns_)  # with the names by which the model knows the columns
-        important = most_important(model.importances_, X) if hasattr(model, "importances_") else []
+        importances = getattr(model, "importances_", None)
+        if importances is not None and importances["share"].any():
+            important = most_important(importances, X)
     evidence = replace(evidence, X=X)
 
     pictures = {}
@@ -73,8 +75,8 @@ def _model_pictures(evidence: Evidence, summary: dict[str, Any], important: Sequ
     model, labels = evidence.model, evidence.labels
     if model is None:
         return
-    if summary.get("importance"):
-        first = max(summary["importance"], key=lambda entry: entry["share"])
+    first = max(summary.get("importance", []), key=lambda entry: entry["share"], default=None)
+    if first is not None and first["share"] > 0:  # if all are zero, the sentence says so
         title = f"Importance of columns: {first['feature']} most, {percent(first['share'])} of all."
         yield "importance", plots.ImportanceDisplay.from_estimator(model, ax=plots.blank_axes(WIDTH)), title
     if "choice_of_k" in summary and len(summary["choice_of_k"]["path"]) > 1:

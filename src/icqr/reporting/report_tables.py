@@ -276,6 +276,8 @@ def _selection_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
 
 def _importance_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     ordered = sorted(summary["importance"], key=lambda entry: -entry["share"])
+    if not ordered[0]["share"]:  # all are zero, as the sentence says
+        return
     heads = [
         Head("Column", "feature", lambda name: cell(str(name))),
         Head("Share of all", "share", share),
