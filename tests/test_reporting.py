@@ -288,7 +288,7 @@ def test_a_model_in_two_stages_claims_no_more_than_is_true(auto: Any, checked: t
     assert "groups follow them" not in page
 
 
-@pytest.mark.filterwarnings("ignore:One group only:UserWarning")
+@pytest.mark.filterwarnings("ignore:(The quantile model predicts the same|One group only):UserWarning")
 def test_importances_that_are_all_zero_are_said_not_drawn(tmp_path: Path, rows: tuple[Any, Any]) -> None:
     X, y = make_heteroscedastic(400, n_features=3, random_state=0, return_X_y=True)
     constant = HistGradientBoostingRegressor(max_iter=1, min_samples_leaf=300)
@@ -299,6 +299,7 @@ def test_importances_that_are_all_zero_are_said_not_drawn(tmp_path: Path, rows: 
     )
     assert {entry["share"] for entry in summary["importance"]} == {0.0}
     assert "importance" not in tables_of(summary)
+    assert summary["computed"]["models"][0]["constant quantiles"] == model.collapse_
     page = written(tmp_path, model, *rows)
     part = sections(page)["importance"]
     assert summary["importance_sentence"] in part.replace("&#39;", "'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple, Self
@@ -40,10 +40,12 @@ from icqr.calibration import (
     rows_needed,
     too_few_rows,
 )
+from icqr.collapse import find_collapse
 from icqr.conformity import CONFORMITIES, SIDES, Conformity, width_floor
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
-from icqr.quantiles import PointModel, QuantileModel, bare, is_prefit
+from icqr.quantiles import PointModel, QuantileModel, bare, fit_quantiles, is_prefit
+from icqr.residual_quantiles import ResidualQuantiles
 
 _TEXT = pd.Series(["text"]).dtype  # depends on the version of pandas
 #: The columns that `explain` returns, and their types.
@@ -113,6 +115,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     partition_: Any
     n_groups_: int
     n_crossed_: dict[str, int]
+    collapse_: str | None = None  # what the warning of a collapse said
     described_: pd.DataFrame | Callable[[], pd.DataFrame]
     calibration_: Calibration
 
@@ -277,12 +280,51 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self._check_parameters()
         return self._calibrate(self._check_rows(X, y), self._fresh_guarantee)
 
-    def _count_crossings_and_set_floor(self, train: Rows) -> None:
-        """Count the training rows whose quantiles had to be sorted, and learn the floor of scaled scores' divisors."""
+    def _count_crossings_and_set_floor(self, train: Rows) -> FloatArray:
+        """Count the training rows whose quantiles had to be sorted, and learn the floor of scaled scores' divisors.
+
+        Return the rows' (n, 3) bounds.
+        """
         bounds, crossed = self._bounds(train.X)
         self.n_crossed_["train"] = int(crossed.sum())
         if self.conformity != "cqr":
             self.conformity_ = replace(self.conformity_, floor=width_floor(self.conformity_.widths(bounds)))
+        return bounds
+
+    def _notice_collapse(self, train: Rows, bounds: FloatArray, seed: int, params: Mapping[str, Any]) -> None:
+        """Warn if the quantile model predicts the same for nearly all rows, and replace it if it is the default model.
+
+        Training rows alone decide this, so the promise holds.
+        """
+        collapse = self._collapse_of(train, bounds, seed)
+        if collapse is None or not isinstance(self.model_, QuantileModel):
+            return
+        advice = "Try AutoICQR, whose centre is learned by squared loss, or another quantile model."
+        if isinstance(core_of(self.model_.models_[0]).model, ResidualQuantiles):
+            advice = "Give it more rows, columns that say more about y, or another estimator."
+        elif self.estimator is None:
+            default, weights = self.model_, {name: params[name] for name in params if name == "sample_weight"}
+            self.model_ = fit_quantiles(ResidualQuantiles(), train, default.levels_, seed, self.n_jobs, weights)
+            if self._collapse_of(train, self._bounds(train.X)[0], seed) is None:
+                self._count_crossings_and_set_floor(train)
+                advice = (
+                    "So ResidualQuantiles() takes the place of the default model: bounds in two stages, around a "
+                    "centre learned by squared loss."
+                )
+            else:
+                self.model_ = default
+                advice = (
+                    "ResidualQuantiles() collapses as well. Give more rows, columns that say more about y, or another "
+                    "coverage."
+                )
+        self.collapse_ = f"{collapse} {advice}"
+        warn(self.collapse_)
+
+    def _collapse_of(self, train: Rows, bounds: FloatArray, seed: int) -> str | None:
+        # With one side, the other bound is infinite, and the bound may be the median or on its other side.
+        levels, asked = quantile_levels(self.coverage_, self.conformity_.side), np.isfinite(bounds).all(axis=0)
+        quantiles = np.sort(bounds[:, asked], axis=1)[:, : len(levels)]
+        return find_collapse(train.X, train.y, quantiles, levels, seed)
 
     def _calibrate(self, rows: Rows, guarantee: str) -> Self:
         """Score the calibration rows, and keep the scores of each group (part 4 of Algorithm 3)."""

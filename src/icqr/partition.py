@@ -181,7 +181,10 @@ class KMeansPartition(BaseEstimator):
             path = [chosen]
             reason = "all rows are equal in the columns that matter"
             if weights is not None and not np.any(weights):
-                reason = "all importances are zero: permuting a column changes no prediction's error"
+                reason = (
+                    "all importances are zero: permuting a column changes no prediction's error. Perhaps the quantile "
+                    "model predicts the same for every row (predict_quantiles shows it); then try another"
+                )
             warn(f"One group only, as in CQR: {reason}.")
         else:
             with one_thread():

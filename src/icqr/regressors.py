@@ -144,7 +144,8 @@ class QR(IntervalRegressor):
     Parameters
     ----------
     estimator : quantile model, optional
-        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor.
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor, and where its quantiles are
+        wrongly constant, `ResidualQuantiles`, with a warning.
     coverage : float, default=0.9
         Sets the quantile levels.
     side : {"both", "lower", "upper"}, default="both"
@@ -193,7 +194,8 @@ class QR(IntervalRegressor):
         # 1. Estimate the conditional quantiles.
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
-        self._count_crossings_and_set_floor(train)
+        bounds = self._count_crossings_and_set_floor(train)
+        self._notice_collapse(train, bounds, seeds.model, params)
 
         # 2. All methods predict alike: here with one group, and offsets of zero.
         _put_into_one_group(self, train)
@@ -221,7 +223,8 @@ class CQR(IntervalRegressor):
     Parameters
     ----------
     estimator : quantile model, optional
-        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor.
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor, and where its quantiles are
+        wrongly constant, `ResidualQuantiles`, with a warning.
     coverage : float, default=0.9
         The share of intervals that should contain y.
     conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr"
@@ -303,7 +306,8 @@ class CQR(IntervalRegressor):
         # 1. Estimate the conditional quantiles.
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
-        self._count_crossings_and_set_floor(train)
+        bounds = self._count_crossings_and_set_floor(train)
+        self._notice_collapse(train, bounds, seeds.model, params)
 
         # 2. and 3. Score the calibration rows; one offset for all rows.
         _put_into_one_group(self, train)
@@ -325,7 +329,8 @@ class ICQR(IntervalRegressor):
     Parameters
     ----------
     estimator : quantile model, optional
-        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor.
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor, and where its quantiles are
+        wrongly constant, `ResidualQuantiles`, with a warning.
     coverage : float, default=0.9
         The share of intervals that should contain y, in each group.
     conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr"
@@ -370,6 +375,8 @@ class ICQR(IntervalRegressor):
         A row per group: size, offsets, what is promised, and what the group is in words.
     n_crossed_ : dict
         Number of training rows, and of calibration rows, whose quantiles had to be sorted.
+    collapse_ : str or None
+        What a warning said if the model predicts the same for nearly all training rows, and that seems wrong.
 
     Examples
     --------
@@ -469,7 +476,8 @@ class ICQR(IntervalRegressor):
         # paper asks for normalised sets: the model learns y centred and scaled (`target_scale`).
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
-        self._count_crossings_and_set_floor(train)
+        bounds = self._count_crossings_and_set_floor(train)
+        self._notice_collapse(train, bounds, seeds.model, params)
 
         # Part 2: each column's weight is its permutation importance (Algorithm 2), on training rows unless `importance`
         # says otherwise. Columns are multiplied by their weights in part 3, and again in part 5.
@@ -657,7 +665,7 @@ class AutoICQR(ICQR):
 
     Attributes
     ----------
-    model_, importances_, partition_, selection_, calibration_, groups_, n_crossed_
+    model_, importances_, partition_, selection_, calibration_, groups_, n_crossed_, collapse_
         As of `ICQR`.
 
     Examples
@@ -737,7 +745,8 @@ class AutoICQR(ICQR):
         bounds = around(self.estimator, ResidualQuantiles(effort=self.effort))
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = fit_quantiles(bounds, train, levels, seeds.model, self.n_jobs, params)
-        self._count_crossings_and_set_floor(train.sample(MOST_UNSEEN, seeds.model))
+        seen = train.sample(MOST_UNSEEN, seeds.model)
+        self._notice_collapse(seen, self._count_crossings_and_set_floor(seen), seeds.model, params)
 
         # 2. Groups. The columns' importance weighs them for K-means, and warns of columns that leak the target.
         weights = self._column_weights(train, calibration, seeds.importance)

@@ -47,6 +47,8 @@ def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     if model is None:
         return {"method": name, "guarantee": OTHER_LIBRARY}
     written, residual, certificate = repr(bare(model.estimator)), two_stages(model), model.certificate()
+    if residual is not None and not isinstance(bare(model.estimator), ResidualQuantiles):
+        written = f"ResidualQuantiles({written})"  # AutoICQR, or a method whose default model has collapsed
     if "XGB" in written:  # which names all its parameters, also those that are not set
         written = re.sub(r"\w+=None,\s+", "", written)
     crossed = [f"{n:,} in {'training' if where == 'train' else where}" for where, n in model.n_crossed_.items() if n]
@@ -55,6 +57,7 @@ def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "method": name,
         "model": written,
+        "constant quantiles": model.collapse_,
         "bounds": None if residual is None else TWO_STAGES.format(_shares_of_centre(residual)),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
