@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import BaseEstimator
 
 from icqr import CQR, ICQR
-from icqr.calibration import Calibration, conformal_rank, rows_needed
+from icqr.calibration import Calibration, conformal_rank, just_below, rows_needed
 from icqr.conformity import Conformity
 from icqr.partition import GroupPartition
 
@@ -84,6 +84,21 @@ def test_every_row_whose_score_is_at_most_the_offset_lies_in_its_interval(proble
         offsets = offset_pairs(scores, row)
         reached = (scores <= scores[row]).all(axis=1)
         assert holds(conformity.intervals(bounds, offsets), y)[reached].all()
+
+
+@given(problems())
+def test_with_random_ties_only_rows_whose_score_is_at_most_the_offset_lie_in_their_interval(problem):
+    conformity, bounds, y = problem
+    conformity = replace(conformity, ties="random")
+    scores = conformity.scores(bounds, y)
+    assume(np.isfinite(scores).all())
+    for row in range(len(y)):
+        for offsets in (offset_pairs(scores, row), just_below(offset_pairs(scores, row), np.array(True))):
+            reached = (scores <= offsets[:, : scores.shape[1]]).all(axis=1)
+            inside = holds(conformity.intervals(bounds, offsets), y)
+            assert inside[reached].all()
+            # Bounds that collapse may contain more: they stop at the centre.
+            assert not inside[~reached & ~conformity.collapsed(bounds, offsets)].any()
 
 
 @given(problems(), COVERAGE)

@@ -114,6 +114,43 @@ def conformal_quantile(scores: Sequence[float] | FloatArray, coverage: float | F
     return float(np.partition(values, rank - 1)[rank - 1]) if rank <= len(values) else math.inf
 
 
+def closed_share(n_below: int, n_tied: int, rank: int) -> float:
+    """Return the share of new rows whose interval contains scores equal to the offset, so that coverage is exact.
+
+    The offset is the score of this rank. If all new rows contained what ties with it, coverage would be above
+    ``rank / (n + 1)``; if none did, below. This share makes it equal: it is the chance that smoothed conformal
+    prediction keeps a tied score (Vovk, Gammerman & Shafer, 2005).
+
+    Parameters
+    ----------
+    n_below, n_tied : int
+        Number of calibration scores below the offset, and equal to it.
+    rank : int
+        The conformal rank, from ``n_below + 1`` to ``n_below + n_tied``.
+
+    Examples
+    --------
+    Ten scores, of which five are 0 and five are 1; a random one is the new row's. Rank 7 of the other nine promises
+    0.7. The new score is 0, and inside, with probability 1/2. Otherwise it is 1, and must be inside 2 times out of 5.
+
+    >>> closed_share(n_below=5, n_tied=4, rank=7)
+    0.4
+    """
+    return (rank - n_below) / (n_tied + 1)
+
+
+def just_below(offsets: FloatArray, where: NDBool) -> FloatArray:
+    """Return the offsets, and where asked the next smaller number, which leaves out scores equal to the offset.
+
+    Examples
+    --------
+    >>> just_below(np.array([[1.0, 2.0]]), np.array([[False, True]])) < [[1.0, 2.0]]
+    array([[False,  True]])
+    """
+    with np.errstate(over="ignore"):
+        return np.where(where, np.nextafter(offsets, -np.inf), offsets)
+
+
 def offset_level(coverage: float | Fraction, symmetric: bool) -> Fraction:
     """Return the level of each offset: the coverage itself, or (1 + coverage) / 2 with one offset per side."""
     level = check_coverage(coverage)
@@ -253,6 +290,22 @@ class Calibration:
         table = np.full((len(self.scores), 2), np.nan)
         table[groups] = self._offsets_at(coverage, groups, ranks, small)
         return table
+
+    def closed_shares(self, coverage: float | Fraction) -> FloatArray:
+        """Return (groups + 1, 2) shares of rows whose interval contains scores equal to the offset; see `closed_share`.
+
+        Groups that are too small have no such score; their share is 1.
+        """
+        groups = np.arange(len(self.scores))
+        ranks, small = self._ranks(coverage, groups)
+        shares = np.ones((len(groups), 2))
+        for group in groups[~small].tolist():
+            rank, scores = int(ranks[group]), self.scores[group]
+            first, last = (
+                [int(np.searchsorted(side, side[rank - 1], where)) for side in scores.T] for where in ("left", "right")
+            )
+            shares[group] = [closed_share(low, high - low, rank) for low, high in zip(first, last, strict=True)]
+        return shares
 
     def check_enough(self, coverage: float | Fraction) -> None:
         """Raise if no row can have a finite interval, unless `small_groups` allows infinite ones."""
@@ -427,6 +480,13 @@ class SelectedCalibration(Calibration):
     def sizes(self) -> IntArray:
         """Number of calibration rows in each group; the last entry is the rows of no known group."""
         return self.counts
+
+    def closed_shares(self, coverage: float | Fraction) -> FloatArray:
+        """Raise an error: how many scores tie with an offset is unknown."""
+        raise ValueError(
+            f"ties='random' needs all calibration scores, but of {self.counts.sum()} only some were kept; calibrate "
+            "with a table, or fit with ties='covered'"
+        )
 
     def _score(self, group: int, rank: int) -> FloatArray:
         return self._at_rank(self.scores[group], self.kept[group], rank)

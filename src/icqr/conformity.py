@@ -3,6 +3,9 @@
 Scores and bounds take a few operations, and each operation rounds. We round scores up and bounds outwards, so that
 every y whose score is at most the offset lies inside. Each operation looks at its exact error, and moves its result by
 one double at most. Where arithmetic is exact, nothing moves.
+
+With ``ties="random"``, offsets can lie just below a score, and y with that score must then be outside. There we round
+bounds inwards. This loses no y: a score, rounded up, is at most the offset just where the exact score is.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from icqr._tables import FloatArray
 
 CONFORMITIES = ("cqr", "cqr-r", "cqr-m")
 SIDES = ("both", "lower", "upper")
+TIES = ("covered", "random")
 LARGEST = float(np.finfo(np.float64).max)
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 _OUTWARDS = np.array([-1.0, 1.0])  # the directions in which the lower and the upper bound move
@@ -39,6 +43,9 @@ class Conformity:
         Smallest divisor of the scaled scores.
     y_min, y_max : float
         Known limits of y; intervals are clipped to them.
+    ties : {"covered", "random"}
+        "covered": bounds are rounded outwards, and may reach one double further than the last y whose score is at most
+        the offset. "random": they are rounded inwards, and end exactly there, because scores are rounded up.
 
     Examples
     --------
@@ -55,6 +62,7 @@ class Conformity:
     floor: float = 1.0
     y_min: float = -math.inf
     y_max: float = math.inf
+    ties: str = "covered"
 
     def scores(self, bounds: FloatArray, y: FloatArray) -> FloatArray:
         """Return (n, 1) scores, or with one offset per side (n, 2), for the lower and the upper bound."""
@@ -78,10 +86,12 @@ class Conformity:
         return np.asarray((moved != self._contain_centre(moved, bounds)).any(axis=1))
 
     def _moved(self, bounds: FloatArray, offsets: FloatArray) -> FloatArray:
+        times, add = (times_down, add_down) if self.ties == "random" else (times_up, add_up)
         if self.kind != "cqr":
-            offsets = times_up(offsets, np.clip(self.widths(bounds), self.floor, LARGEST))
-        # [lower - q, upper + q], with the lower bound negated, so that rounding up moves both bounds outwards.
-        return np.asarray(add_up(bounds[:, ::2] * _OUTWARDS, offsets) * _OUTWARDS)
+            offsets = times(offsets, np.clip(self.widths(bounds), self.floor, LARGEST))
+        # [lower - q, upper + q], with the lower bound negated, so that rounding up moves both bounds outwards, and
+        # rounding down both inwards.
+        return np.asarray(add(bounds[:, ::2] * _OUTWARDS, offsets) * _OUTWARDS)
 
     def _contain_centre(self, intervals: FloatArray, bounds: FloatArray) -> FloatArray:
         if self.side != "both":
@@ -116,7 +126,7 @@ def width_floor(widths: FloatArray) -> float:
     return max(1e-3 * min(float(typical), LARGEST), _SMALLEST) if typical > 0 else 1.0
 
 
-# -- Arithmetic that rounds towards plus infinity --------------------------------------------------------------------
+# -- Arithmetic that rounds in one direction --------------------------------------------------------------------------
 
 
 def _up(value: FloatArray, exact: NDArray[np.bool_]) -> FloatArray:
@@ -141,6 +151,18 @@ def times_up(a: FloatArray, b: FloatArray) -> FloatArray:
         # further than its digits say.
         (x, i), (y, j) = np.frexp(a), np.frexp(b)
         return _up(product, np.ldexp(product, -i - j) - x * y >= _product_error(x, y))
+
+
+def add_down(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a + b, rounded towards minus infinity; infinite sums stay infinite."""
+    total = add_up(a, b)
+    return np.where(np.isinf(total), total, -add_up(-a, -b))
+
+
+def times_down(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a * b, rounded towards minus infinity, for b > 0; infinite products stay infinite."""
+    product = times_up(a, b)
+    return np.where(np.isinf(product), product, -times_up(-a, b))
 
 
 def divide_up(a: FloatArray, b: FloatArray) -> FloatArray:
