@@ -128,6 +128,7 @@ def test_a_coverage_that_is_none_is_refused_when_predicting(coverage: Any) -> No
         ({"conformity": "cqr_r"}, "conformity must be one of 'cqr', 'cqr-r', 'cqr-m', got 'cqr_r'"),
         ({"symmetric": "no"}, "symmetric must be one of True, False, got 'no'"),
         ({"side": "left"}, "side must be one of 'both', 'lower', 'upper', got 'left'"),
+        ({"ties": "broken"}, "ties must be one of 'covered', 'random', got 'broken'"),
         ({"small_groups": None}, "small_groups must be one of 'pooled', 'infinite', 'error', got None"),
         ({"side": "lower", "symmetric": False}, "symmetric=False needs two bounds, but side='lower' has one; use"),
         ({"y_min": 2, "y_max": 1}, "y_min and y_max must be numbers or None, y_min the smaller, got y_min=2 and"),

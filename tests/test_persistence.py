@@ -170,6 +170,7 @@ CASES |= {
         ICQR(HIST, importance=ONCE, symmetric=False, conformity="cqr-m", y_min=-5, random_state=np.int64(3)),
         NUMBERS,
     ),
+    "random ties": (CQR(HIST, ties="random"), NUMBERS),
     "lower": (CQR(HIST, side="lower", coverage=np.float32(0.9), conformity="cqr-r"), NUMBERS),
     "upper": (ICQR(HIST, importance=ONCE, side="upper", y_max=1000, n_jobs=1), NUMBERS),
     "groups": (ICQR(LIGHT, partition=GroupPartition("city"), small_groups="infinite"), MISSING),

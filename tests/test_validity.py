@@ -62,6 +62,13 @@ class BadRegressor(RegressorMixin, BaseEstimator):
         return 1 + 2 * X[:, 0]
 
 
+class WholeRegressor(BadRegressor):
+    """The same, on a lattice."""
+
+    def predict(self, X):
+        return np.round(super().predict(X))
+
+
 class KeepApart:
     """A fitted partition with each draw's groups apart: group g of draw d is number d · n_groups + g."""
 
@@ -226,6 +233,29 @@ class FarOff(BadQuantiles):
 def test_collapsed_intervals_may_only_exceed(settings):
     model = fitted(CQR(FarOff(), coverage=0.8, random_state=0, **settings))
     assert_at_least(simulate(model, n_calibration=23, n_test=30), n_groups=1)
+
+
+# -- Ties, of which random ones are left out ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=by_values)
+def test_lattice_values_are_exact_in_every_group_with_random_ties(settings):
+    model = fitted(three_groups(WholeQuantiles(), coverage=0.9, ties="random", **settings))
+    assert_exact(simulate(model, n_calibration=120, rounded=True), n_groups=3)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=by_values)
+def test_lattice_values_are_exact_with_few_rows_and_random_ties(settings):
+    # With one offset per side and fewer rows, some bounds collapse at the median, and coverage exceeds.
+    n_calibration = 9 if settings.get("symmetric", True) else 23
+    model = fitted(CQR(WholeQuantiles(), coverage=0.8, ties="random", random_state=0, **settings))
+    assert_exact(simulate(model, n_calibration, n_test=30, rounded=True), n_groups=1)
+
+
+@pytest.mark.parametrize("side", ["both", "lower", "upper"])
+def test_naive_is_exact_with_random_ties(side):
+    model = fitted(Naive(WholeRegressor(), coverage=0.8, side=side, ties="random", random_state=0))
+    assert_exact(simulate(model, n_calibration=9, n_test=30, rounded=True), n_groups=1)
 
 
 # -- What the certificate and the guarantee say ----------------------------------------------------------

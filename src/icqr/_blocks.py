@@ -91,6 +91,15 @@ def calibration_in_blocks(model: IntervalRegressor, reduce: Reduce, coverages: S
     return calibration
 
 
+def refuse_random_ties(ties: str) -> None:
+    """Raise an error for ``ties="random"``, whose draws go by a row's place in one table."""
+    if ties == "random":
+        raise ValueError(
+            "ties='random' is not possible with Dask collections and Parquet files: it needs all calibration scores, "
+            "and a row's place in its table. Use ties='covered', or give the local method a table"
+        )
+
+
 def score_block(X: Any, y: Any, number: int, model: IntervalRegressor, total: int) -> Calibration:
     """Return the calibration by the rows of one block alone, one of them at least.
 

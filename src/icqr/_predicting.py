@@ -36,12 +36,13 @@ from icqr.calibration import (
     Certificate,
     bounds_from_quantiles,
     check_coverage,
+    just_below,
     quantile_levels,
     rows_needed,
     too_few_rows,
 )
 from icqr.collapse import find_collapse
-from icqr.conformity import CONFORMITIES, SIDES, Conformity, width_floor
+from icqr.conformity import CONFORMITIES, SIDES, TIES, Conformity, width_floor
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.quantiles import PointModel, QuantileModel, bare, fit_quantiles, is_prefit
@@ -81,6 +82,7 @@ class Seeds(NamedTuple):
     model: int
     importance: int
     partition: int
+    ties: int
 
 
 class Prepared(NamedTuple):
@@ -98,6 +100,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     # Values for methods that don't have these parameters. Where a method has one, `__init__` overrides it.
     conformity = "cqr"
     symmetric = True
+    ties = "covered"
     small_groups = "error"
     calibration_size: float = 1 / 3
     _takes_quantiles = True  # the estimator may predict quantiles instead of a mean
@@ -116,6 +119,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     n_groups_: int
     n_crossed_: dict[str, int]
     collapse_: str | None = None  # what the warning of a collapse said
+    ties_seed_: int
     described_: pd.DataFrame | Callable[[], pd.DataFrame]
     calibration_: Calibration
 
@@ -139,17 +143,31 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         -------
         array of shape (n, 2), or (n, 2, number of coverages) for a list
             Lower and upper bounds, lower ≤ upper.
+
+        Notes
+        -----
+        With ``ties="random"``, the k-th row of every table gets the k-th draw. So the same table always gets the same
+        intervals, and intervals of a higher coverage contain those of a lower one. Predict many rows in one call: rows
+        predicted one by one all get the first draw, and then it alone decides whether they contain what ties.
+
+        An interval still contains its centre (see `explain`) and is never empty. Where y often equals the centre,
+        coverage can stay above the promise: with one offset per side and with "cqr-m", where it equals the median.
         """
         coverages, X = self._coverages(coverage), self._check_table(X)
 
         # Part 5: find each row's group and the group's offset, and move the row's bounds by it.
         groups = self._groups_of(X)
-        offsets = [self.calibration_.offset_table(level, groups) for level in coverages]
+        tables = [self.calibration_.offset_table(level, groups) for level in coverages]
+        is_random = self.conformity_.ties == "random"
+        is_open = [self._leave_ties_out(level, groups) for level in coverages] if is_random else []
         bounds, _ = self._bounds(X)
         intervals = np.empty((len(coverages), len(X), 2))
         for block in blocks(len(X)):  # small enough for the processor's cache
-            for place, table in enumerate(offsets):
-                intervals[place, block] = self.conformity_.intervals(bounds[block], table[groups[block]])
+            for place, table in enumerate(tables):
+                offsets = table[groups[block]]
+                if is_random:
+                    offsets = just_below(offsets, is_open[place][block])
+                intervals[place, block] = self.conformity_.intervals(bounds[block], offsets)
         return np.moveaxis(intervals, 0, 2) if is_list(coverage) else intervals[0]
 
     def explain(self, X: ArrayLike, coverage: float | None = None) -> pd.DataFrame:
@@ -166,7 +184,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         -------
         DataFrame
             With X's index. `group`; `n`, its number of calibration rows; `rank`, that of the score that gave
-            `offset_lower` and `offset_upper`; `promised`, the coverage (0 if nothing is promised), and the kind of
+            `offset_lower` and `offset_upper` (with ``ties="random"``, they are that score, or the next smaller number
+            in rows whose interval leaves it out); `promised`, the coverage (0 if nothing is promised), and the kind of
             `guarantee`; `novelty`, a p-value that is small for rows unlike their group's calibration rows (NaN unless
             groups are K-means clusters); `lower`, `median`, `upper`; `crossed`, the model's quantiles had to be sorted;
             `collapsed`, the bounds met at their centre; `band_lower` and `band_upper`, the 90 % band of the coverage
@@ -180,6 +199,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         # Make each row's interval as `predict_interval` does.
         groups = self._groups_of(X)
         offsets = self.calibration_.offset_table(level, groups)[groups]
+        if self.conformity_.ties == "random":
+            offsets = just_below(offsets, self._leave_ties_out(level, groups))
         bounds, crossed = self._bounds(X)
         lower, upper = self.conformity_.intervals(bounds, offsets).T
         columns: dict[str, Any] = {
@@ -196,6 +217,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         promises = self.certificate(level).groups
         for name, values in promises.iloc[groups].items():
             columns[str(name)] = values.array
+        if self.conformity_.ties == "random":
+            # The offset that the row itself got; NaN stays where there is no such bound.
+            for name, own in zip(("offset_lower", "offset_upper"), offsets.T, strict=True):
+                columns[name] = np.where(promises[name].isna().iloc[groups], np.nan, own)
         return pd.DataFrame({name: columns[name] for name in EXPLAINED}, index=index)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -366,6 +391,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         labels = check_labels(self.partition_.assign(X), len(X))
         return np.where(labels < self.n_groups_, labels, -1)
 
+    def _leave_ties_out(self, coverage: float, groups: IntArray) -> NDArray[np.bool_]:
+        """Return (n, 2): which rows' lower and upper offsets are to lie just below the score that they tie with."""
+        # One draw per row for all coverages, so that intervals nest; with one offset per side, one for each side.
+        n_draws = 1 if self.conformity_.symmetric else 2
+        draws = np.random.default_rng(self.ties_seed_).uniform(size=(len(groups), n_draws))
+        return np.asarray(draws >= self.calibration_.closed_shares(coverage)[groups])
+
     # -- What fit begins with ----------------------------------------------------------------------------------------
 
     def _prepare(
@@ -393,9 +425,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             self.side,
             y_min=-math.inf if self.y_min is None else self.y_min,
             y_max=math.inf if self.y_max is None else self.y_max,
+            ties=self.ties,
         )
         self.n_crossed_ = {}
         seeds = Seeds(*check_random_state(self.random_state).randint(2**31 - 1, size=len(Seeds._fields)).tolist())
+        if self.ties == "random":
+            self.ties_seed_ = seeds.ties  # kept, so that one fitted model always gives the same intervals
 
         rows = self._check_rows(X, y, reset=True)
         warn_about_text(rows.X)
@@ -433,6 +468,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             ("conformity", CONFORMITIES),
             ("symmetric", (True, False)),
             ("side", SIDES),
+            ("ties", TIES),
             ("small_groups", SMALL_GROUPS),
         ):
             if getattr(self, name) not in allowed:

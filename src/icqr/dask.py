@@ -34,7 +34,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icqr import regressors
-from icqr._blocks import calibration_in_blocks, score_block
+from icqr._blocks import calibration_in_blocks, refuse_random_ties, score_block
 from icqr._cluster import (
     DASK_TWINS,
     Collection,
@@ -141,6 +141,7 @@ class _OnDask(IntervalRegressor):
             super().fit(X, y, X_calibration=X_calibration, y_calibration=y_calibration, **fit_params)
             return self
         self._check_parameters()
+        refuse_random_ties(self.ties)
         on_cluster = is_dask_estimator(bare(self.estimator))
         check_pair(X_calibration, y_calibration)
         _check_fit(fit_params, sample_rows, on_cluster)
@@ -205,6 +206,7 @@ class _OnDask(IntervalRegressor):
         if not is_collection(X) or isinstance(self, regressors.QR):  # which refuses
             return super().calibrate(X, y)
         _check_columns(self, X)
+        refuse_random_ties(self.conformity_.ties)
         return self.with_calibration(_calibration(self.to_local(), DaskRows.of(X, y), coverages))
 
     def predict(self, X: Collection | Table) -> Collection | FloatArray:
@@ -471,6 +473,8 @@ def _check_columns(model: IntervalRegressor, X: Collection) -> Collection:
 def _mapped(model: _OnDask, method: str, X: Collection, like: Any, *coverage: Any) -> Collection:
     """Return lazily what a method of the model returns for each block of X; `like` shows the columns of a table."""
     X = _check_columns(model, X)
+    if method != "predict":
+        refuse_random_ties(model.conformity_.ties)
 
     # Raise now, not at the first block, if a coverage's scores were not kept, or are too few.
     levels = list(np.ravel(np.asarray(coverage, dtype=object)))

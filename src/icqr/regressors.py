@@ -58,6 +58,12 @@ class Naive(IntervalRegressor):
         The share of intervals that should contain y.
     side : {"both", "lower", "upper"}, default="both"
         Bound y on both sides, or on one only.
+    ties : {"covered", "random"}, default="covered"
+        What to do with y whose score equals the offset: many do if y is a count or often zero. "covered": every
+        interval contains them, so coverage may be above what is promised. "random": the intervals of some rows, drawn
+        by `random_state`, leave them out, so that coverage is what is promised and no more (`predict_interval` has the
+        details). The price: two equal rows can get different intervals, and an interval no longer follows from its row
+        alone.
     y_min, y_max : float, optional
         Known limits of y. Intervals stay within them.
     calibration_size : float or int, default=1/3
@@ -83,6 +89,7 @@ class Naive(IntervalRegressor):
         coverage: float = 0.9,
         *,
         side: str = "both",
+        ties: str = "covered",
         y_min: float | None = None,
         y_max: float | None = None,
         calibration_size: float = 1 / 3,
@@ -92,6 +99,7 @@ class Naive(IntervalRegressor):
         self.estimator = estimator
         self.coverage = coverage
         self.side = side
+        self.ties = ties
         self.y_min = y_min
         self.y_max = y_max
         self.calibration_size = calibration_size
@@ -233,6 +241,12 @@ class CQR(IntervalRegressor):
         True: one offset for both bounds. False: one for each, so that each tail holds on its own.
     side : {"both", "lower", "upper"}, default="both"
         Bound y on both sides, or on one only.
+    ties : {"covered", "random"}, default="covered"
+        What to do with y whose score equals the offset: many do if y is a count or often zero. "covered": every
+        interval contains them, so coverage may be above what is promised. "random": the intervals of some rows, drawn
+        by `random_state`, leave them out, so that coverage is what is promised and no more (`predict_interval` has the
+        details). The price: two equal rows can get different intervals, and an interval no longer follows from its row
+        alone.
     y_min, y_max : float, optional
         Known limits of y. Intervals stay within them.
     calibration_size : float or int, default=1/3
@@ -259,6 +273,7 @@ class CQR(IntervalRegressor):
         conformity: str = "cqr",
         symmetric: bool = True,
         side: str = "both",
+        ties: str = "covered",
         y_min: float | None = None,
         y_max: float | None = None,
         calibration_size: float = 1 / 3,
@@ -270,6 +285,7 @@ class CQR(IntervalRegressor):
         self.conformity = conformity
         self.symmetric = symmetric
         self.side = side
+        self.ties = ties
         self.y_min = y_min
         self.y_max = y_max
         self.calibration_size = calibration_size
@@ -339,6 +355,12 @@ class ICQR(IntervalRegressor):
         True: one offset for both bounds. False: one for each, so that each tail holds on its own.
     side : {"both", "lower", "upper"}, default="both"
         Bound y on both sides, or on one only.
+    ties : {"covered", "random"}, default="covered"
+        What to do with y whose score equals the offset: many do if y is a count or often zero. "covered": every
+        interval contains them, so coverage may be above what is promised. "random": the intervals of some rows, drawn
+        by `random_state`, leave them out, so that coverage is what is promised and no more (`predict_interval` has the
+        details). The price: two equal rows can get different intervals, and an interval no longer follows from its row
+        alone.
     y_min, y_max : float, optional
         Known limits of y. Intervals stay within them.
     partition : partition or "auto", optional
@@ -377,6 +399,8 @@ class ICQR(IntervalRegressor):
         Number of training rows, and of calibration rows, whose quantiles had to be sorted.
     collapse_ : str or None
         What a warning said if the model predicts the same for nearly all training rows, and that seems wrong.
+    ties_seed_ : int
+        With ``ties="random"``: the seed of its draws.
 
     Examples
     --------
@@ -397,6 +421,7 @@ class ICQR(IntervalRegressor):
         conformity: str = "cqr",
         symmetric: bool = True,
         side: str = "both",
+        ties: str = "covered",
         y_min: float | None = None,
         y_max: float | None = None,
         partition: Partition | str | None = None,
@@ -411,6 +436,7 @@ class ICQR(IntervalRegressor):
         self.conformity = conformity
         self.symmetric = symmetric
         self.side = side
+        self.ties = ties
         self.y_min = y_min
         self.y_max = y_max
         self.partition = partition
@@ -647,6 +673,12 @@ class AutoICQR(ICQR):
         True: one offset for both bounds. False: one for each, so that each tail holds on its own.
     side : {"both", "lower", "upper"}, default="both"
         Bound y on both sides, or on one only.
+    ties : {"covered", "random"}, default="covered"
+        What to do with y whose score equals the offset: many do if y is a count or often zero. "covered": every
+        interval contains them, so coverage may be above what is promised. "random": the intervals of some rows, drawn
+        by `random_state`, leave them out, so that coverage is what is promised and no more (`predict_interval` has the
+        details). The price: two equal rows can get different intervals, and an interval no longer follows from its row
+        alone.
     y_min, y_max : float, optional
         Known limits of y. Intervals stay within them.
     partition : partition or "auto", default="auto"
@@ -688,6 +720,7 @@ class AutoICQR(ICQR):
         conformity: str = "cqr-m",
         symmetric: bool = True,
         side: str = "both",
+        ties: str = "covered",
         y_min: float | None = None,
         y_max: float | None = None,
         partition: Partition | str | None = "auto",
@@ -703,6 +736,7 @@ class AutoICQR(ICQR):
         self.conformity = conformity
         self.symmetric = symmetric
         self.side = side
+        self.ties = ties
         self.y_min = y_min
         self.y_max = y_max
         self.partition = partition

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from icqr._blocks import calibration_in_blocks, score_block
+from icqr._blocks import calibration_in_blocks, refuse_random_ties, score_block
 from icqr._files import replacing
 from icqr._predicting import Coverages, IntervalRegressor, interval_columns, interval_names
 from icqr._rows import naming
@@ -250,6 +250,7 @@ def _opened(
     That the files have the model's columns and the others is checked before any work.
     """
     check_is_fitted(model)
+    refuse_random_ties(model.conformity_.ties)
     if not isinstance(block_rows, int | np.integer) or block_rows < 1:
         raise ValueError(f"block_rows must be a whole number, 1 or more, got {block_rows!r}")
     paths = list_files(files)
