@@ -19,8 +19,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import icqr
-from icqr._predicting import EXPLAINED
+from icqr._predicting import EXPLAINED, interval_columns
 from icqr.calibration import COVERAGES, Calibration, SelectedCalibration
+from icqr.cross import CrossCalibration
 from icqr.dask import CQR, ICQR, QR, AutoICQR, Naive, connect, on_dask, progress, write_parquet
 
 da = pytest.importorskip("dask.array")
@@ -341,6 +342,23 @@ def test_models_of_lightgbm_get_one_thread_on_workers_and_keep_theirs_here(monke
             assert threads == [1] * on_workers
             np.testing.assert_array_equal(model.predict_interval(X), lazy)
             assert threads[on_workers:] == [2] * on_workers
+
+
+def test_cross_calibration_is_for_tables(client: Any, frames: Any) -> None:
+    """Rows of a Dask collection are set aside, however few they are; few rows of a table are cross-calibrated."""
+    with pytest.raises(ValueError, match="calibration='cross' is not possible with Dask collections"):
+        CQR(SMALL, calibration="cross", random_state=0).fit(*frames)
+    model = AutoICQR(SMALL, random_state=0).fit(*frames)
+    assert type(model.calibration_) is Calibration
+    assert model.calibration_.sizes.sum() == 200
+    X, y = (rows.compute() for rows in frames)
+    model, local = (kind(SMALL, random_state=0).fit(X, y) for kind in (AutoICQR, icqr.AutoICQR))
+    assert isinstance(local.calibration_, CrossCalibration)
+    expected = local.predict_interval(X, [0.8, 0.9])
+    np.testing.assert_array_equal(model.predict_interval(frames[0], [0.8, 0.9]).compute(), interval_columns(expected))
+    pd.testing.assert_frame_equal(model.explain(frames[0]).compute(), local.explain(X), check_dtype=False)
+    model.calibrate(*frames)
+    assert model.certificate().guarantee == "group-wise"
 
 
 def test_a_local_booster_is_told_that_it_sees_a_sample(client: Any, frames: Any) -> None:

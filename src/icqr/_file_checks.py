@@ -39,6 +39,7 @@ from sklearn.tree._tree import NODE_DTYPE, Tree
 from sklearn.utils import check_array
 
 from icqr._predicting import IntervalRegressor
+from icqr.cross import CrossCalibration
 
 METHODS = "Naive, QR, CQR, ICQR, AutoICQR"
 FORMAT = "icqr-model"
@@ -57,6 +58,7 @@ CLASSES = {
     "icqr.centres": "CrossFitted Mixture SmoothRidge",
     "icqr.calibration": "Calibration NoCalibration SelectedCalibration",
     "icqr.conformity": "Conformity",
+    "icqr.cross": "CrossCalibration FoldModels",
     "icqr.importance": "PermutationImportance",
     "icqr.neural": "QuantileNetwork",
     "icqr.novelty": "Novelty",
@@ -400,6 +402,14 @@ def check_model(model: Any) -> None:
     for name, n_axes, values in sorted_arrays:
         if values.dtype != np.float64 or values.ndim != n_axes or not (np.sort(values, axis=0) == values).all():
             raise ModelFileError(f"the calibration {name} must be sorted numbers in each group")
+    if isinstance(calibration, CrossCalibration):
+        n_models = len(getattr(model.model_, "models_", ()))
+        for folds, scores in zip(calibration.folds, calibration.scores, strict=True):
+            in_range = folds.dtype.kind == "i" and folds.min(initial=0) >= 0 and folds.max(initial=0) < n_models
+            if folds.shape != scores.shape or not in_range:
+                raise ModelFileError(
+                    f"the calibration folds must be the places of {n_models} models, one for each score"
+                )
 
 
 def held_by(value: Any) -> Iterator[Any]:

@@ -43,6 +43,7 @@ from icqr.calibration import (
 )
 from icqr.collapse import find_collapse
 from icqr.conformity import CONFORMITIES, SIDES, TIES, Conformity, width_floor
+from icqr.cross import CrossCalibration, FoldModels, models_of
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.quantiles import PointModel, QuantileModel, bare, fit_quantiles, is_prefit
@@ -71,6 +72,8 @@ GROUPWISE = "group-wise"
 MARGINAL = "marginal"
 APPROXIMATE = "approximate (groups learned from calibration rows)"
 NOT_CALIBRATED = "none (not calibrated)"
+#: Below this many rows, cross-calibration is the default of `AutoICQR`.
+FEW_ROWS = 1000
 
 Coverages = float | Sequence[float] | FloatArray | None
 
@@ -102,7 +105,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     symmetric = True
     ties = "covered"
     small_groups = "error"
+    calibration = "split"
     calibration_size: float = 1 / 3
+    _calibrations: tuple[str, ...] = ("split", "cross")  # what the parameter may be
     _takes_quantiles = True  # the estimator may predict quantiles instead of a mean
 
     estimator: Any
@@ -112,7 +117,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     y_max: float | None
     random_state: Any
     n_jobs: int | None
-    model_: PointModel | QuantileModel
+    model_: PointModel | QuantileModel | FoldModels
     conformity_: Conformity
     columns_: pd.Index[Any] | None
     partition_: Any
@@ -157,6 +162,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         # Part 5: find each row's group and the group's offset, and move the row's bounds by it.
         groups = self._groups_of(X)
+        if isinstance(self.calibration_, CrossCalibration):
+            each, _ = self._bounds_by_fold(X)
+            intervals = np.stack([self.calibration_.intervals(each, groups, level) for level in coverages])
+            return np.moveaxis(intervals, 0, 2) if is_list(coverage) else intervals[0]
         tables = [self.calibration_.offset_table(level, groups) for level in coverages]
         is_random = self.conformity_.ties == "random"
         is_open = [self._leave_ties_out(level, groups) for level in coverages] if is_random else []
@@ -185,7 +194,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         DataFrame
             With X's index. `group`; `n`, its number of calibration rows; `rank`, that of the score that gave
             `offset_lower` and `offset_upper` (with ``ties="random"``, they are that score, or the next smaller number
-            in rows whose interval leaves it out); `promised`, the coverage (0 if nothing is promised), and the kind of
+            in rows whose interval leaves it out; after cross-calibration, they are how far the interval's ends are from
+            the bounds of `predict_quantiles`); `promised`, the coverage (0 if nothing is promised), and the kind of
             `guarantee`; `novelty`, a p-value that is small for rows unlike their group's calibration rows (NaN unless
             groups are K-means clusters); `lower`, `median`, `upper`; `crossed`, the model's quantiles had to be sorted;
             `collapsed`, the bounds met at their centre; `band_lower` and `band_upper`, the 90 % band of the coverage
@@ -198,17 +208,28 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         # Make each row's interval as `predict_interval` does.
         groups = self._groups_of(X)
-        offsets = self.calibration_.offset_table(level, groups)[groups]
-        if self.conformity_.ties == "random":
-            offsets = just_below(offsets, self._leave_ties_out(level, groups))
-        bounds, crossed = self._bounds(X)
-        lower, upper = self.conformity_.intervals(bounds, offsets).T
+        if isinstance(self.calibration_, CrossCalibration):
+            # There is no one offset: what is shown is how far the interval's ends are from the mean bounds.
+            each, crossed = self._bounds_by_fold(X)
+            bounds = each.mean(axis=0)
+            lower, upper = self.calibration_.intervals(each, groups, level).T
+            with np.errstate(invalid="ignore"):  # a bound that there is not is infinite
+                offsets = np.column_stack([bounds[:, 0] - lower, upper - bounds[:, 2]])
+            offsets[~np.isfinite(bounds[:, ::2])] = np.nan
+            collapsed = lower == upper
+        else:
+            bounds, crossed = self._bounds(X)
+            offsets = self.calibration_.offset_table(level, groups)[groups]
+            if self.conformity_.ties == "random":
+                offsets = just_below(offsets, self._leave_ties_out(level, groups))
+            lower, upper = self.conformity_.intervals(bounds, offsets).T
+            collapsed = self.conformity_.collapsed(bounds, offsets)
         columns: dict[str, Any] = {
             "lower": lower,
             "median": np.clip(bounds[:, 1], self.conformity_.y_min, self.conformity_.y_max),
             "upper": upper,
             "crossed": crossed,
-            "collapsed": self.conformity_.collapsed(bounds, offsets),
+            "collapsed": collapsed,
             "novelty": np.full(len(X), np.nan),
         }
         if self.calibration_.novelty is not None:
@@ -217,8 +238,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         promises = self.certificate(level).groups
         for name, values in promises.iloc[groups].items():
             columns[str(name)] = values.array
-        if self.conformity_.ties == "random":
-            # The offset that the row itself got; NaN stays where there is no such bound.
+        # After cross-calibration, and with random ties, offsets are the row's own; NaN stays where there is no bound.
+        if isinstance(self.calibration_, CrossCalibration):
+            columns["offset_lower"], columns["offset_upper"] = offsets.T
+        elif self.conformity_.ties == "random":
             for name, own in zip(("offset_lower", "offset_upper"), offsets.T, strict=True):
                 columns[name] = np.where(promises[name].isna().iloc[groups], np.nan, own)
         return pd.DataFrame({name: columns[name] for name in EXPLAINED}, index=index)
@@ -308,7 +331,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def _count_crossings_and_set_floor(self, train: Rows) -> FloatArray:
         """Count the training rows whose quantiles had to be sorted, and learn the floor of scaled scores' divisors.
 
-        Return the rows' (n, 3) bounds.
+        Return the rows' (n, 3) bounds. In cross-calibration these rows calibrate too, but the floor is so small that it
+        counts only where bounds nearly meet.
         """
         bounds, crossed = self._bounds(train.X)
         self.n_crossed_["train"] = int(crossed.sum())
@@ -319,15 +343,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def _notice_collapse(self, train: Rows, bounds: FloatArray, seed: int, params: Mapping[str, Any]) -> None:
         """Warn if the quantile model predicts the same for nearly all rows, and replace it if it is the default model.
 
-        Training rows alone decide this, so the promise holds.
+        Training rows alone decide this, so the promise holds. In cross-calibration they calibrate too, and so the
+        model is not replaced there.
         """
         collapse = self._collapse_of(train, bounds, seed)
-        if collapse is None or not isinstance(self.model_, QuantileModel):
+        if collapse is None or isinstance(self.model_, PointModel):
             return
         advice = "Try AutoICQR, whose centre is learned by squared loss, or another quantile model."
-        if isinstance(core_of(self.model_.models_[0]).model, ResidualQuantiles):
+        if isinstance(core_of(models_of(self.model_)[0].models_[0]).model, ResidualQuantiles):
             advice = "Give it more rows, columns that say more about y, or another estimator."
-        elif self.estimator is None:
+        elif self.estimator is None and isinstance(self.model_, QuantileModel):
             default, weights = self.model_, {name: params[name] for name in params if name == "sample_weight"}
             self.model_ = fit_quantiles(ResidualQuantiles(), train, default.levels_, seed, self.n_jobs, weights)
             if self._collapse_of(train, self._bounds(train.X)[0], seed) is None:
@@ -367,6 +392,27 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.calibration_ = calibration
         return self
 
+    def _calibrate_across(self, rows: Rows, guarantee: str) -> Self:
+        """Score each row by the model that has not seen it, and keep the scores of each group with their folds."""
+        assert isinstance(self.model_, FoldModels)
+        bounds = bounds_from_quantiles(self.model_.out_of_fold_, self.coverage_, self.conformity_.side)
+        groups, scores = self._groups_of(rows.X), self.conformity_.scores(bounds, rows.y)
+        novelty = None
+        if hasattr(self.partition_, "distance"):
+            novelty = Novelty.of(self.partition_.distance(rows.X), groups, self.n_groups_)
+        self.calibration_ = CrossCalibration.of(
+            self.conformity_,
+            scores,
+            groups,
+            self.model_.fold_of_,
+            self.n_groups_,
+            self.small_groups,
+            guarantee,
+            novelty,
+        )
+        self.calibration_.check_small(self.coverage, np.arange(self.n_groups_))
+        return self
+
     @property
     def _fresh_guarantee(self) -> str:
         """What is promised after calibration with fresh rows, from which nothing was learned."""
@@ -377,7 +423,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def _bounds(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return (n, 3) lower, median and upper bounds, and which rows' quantiles had to be sorted."""
         side = self.conformity_.side
-        if isinstance(self.model_, QuantileModel):
+        if not isinstance(self.model_, PointModel):
             quantiles, crossed = self.model_.predict_sorted(X)
         else:
             # Naive: lower = median = upper = f(x), so that max(lower - y, y - upper) is |y - f(x)|.
@@ -385,6 +431,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             quantiles = np.repeat(point[:, None], len(quantile_levels(self.coverage_, side)), axis=1)
             crossed = np.zeros(len(point), dtype=np.bool_)
         return bounds_from_quantiles(quantiles, self.coverage_, side), crossed
+
+    def _bounds_by_fold(self, X: Table) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return (folds, n, 3) bounds, by the model of each fold, and which rows' quantiles had to be sorted."""
+        assert isinstance(self.model_, FoldModels)
+        each, crossed = self.model_.predict_each(X)
+        side = self.conformity_.side
+        return np.stack([bounds_from_quantiles(quantiles, self.coverage_, side) for quantiles in each]), crossed
 
     def _groups_of(self, X: Table) -> IntArray:
         """Return each row's group; a label that fit did not know becomes -1."""
@@ -411,7 +464,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     ) -> Prepared:
         """Check every parameter and row before any work starts, and split the rows.
 
-        `calibrates` says which rows calibrate if the user gives none: a "share" of them, "all", or "none".
+        `calibrates` says which rows calibrate if the user gives none: a "share" of them, "all", or "none"; with "cross"
+        all rows train and calibrate, and the user may give none. "few" is "cross" below `FEW_ROWS` rows where that can
+        be, and else "share".
         """
         self._check_parameters()
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -442,6 +497,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             rows = replace(rows, X=settle_kinds(rows.X))
 
         check_pair(X_calibration, y_calibration)
+        why_not = self._why_not_cross(X_calibration)
+        if calibrates == "cross" and why_not is not None:
+            raise ValueError(why_not)
+        if calibrates == "few":
+            calibrates = "cross" if why_not is None and len(rows) < FEW_ROWS else "share"
         train = calibration = rows
         if X_calibration is not None:
             with naming("calibration rows"):
@@ -470,6 +530,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             ("side", SIDES),
             ("ties", TIES),
             ("small_groups", SMALL_GROUPS),
+            ("calibration", self._calibrations),
         ):
             if getattr(self, name) not in allowed:
                 listed = ", ".join(map(repr, allowed))
@@ -489,6 +550,25 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"estimator must be a regressor, for example HistGradientBoostingRegressor(), got {inner!r}"
             )
+
+    def _why_not_cross(self, X_calibration: object) -> str | None:
+        """Return why the rows can't be cross-calibrated; None if they can."""
+        if X_calibration is not None:
+            return (
+                "calibration='cross' calibrates with the training rows, but X_calibration is given; leave it out, or "
+                "use calibration='split'"
+            )
+        if self.ties == "random":
+            return (
+                "ties='random' makes coverage exact, but calibration='cross' promises only a lower bound; use "
+                "calibration='split', or ties='covered'"
+            )
+        if is_prefit(self.estimator):
+            return (
+                "calibration='cross' fits the estimator on folds, and can't with one that is fitted already; give it "
+                "unfitted, or use calibration='split'"
+            )
+        return None
 
     def _check_table(self, X: ArrayLike, reset: bool = False) -> Table:
         table = as_table(X)

@@ -322,7 +322,6 @@ class Calibration:
         keeps_promise = self.small_groups == "infinite"
         symmetric, side = self.conformity.symmetric, self.conformity.side
         promised = ranks / (sizes + 1) if symmetric else 2 * ranks / (sizes + 1) - 1
-        answer = INFINITE if keeps_promise else REFUSED if self._refuses(coverage) else POOLED
         low, high = (stats.beta.ppf(tail, ranks, np.maximum(sizes + 1 - ranks, 1)) for tail in (0.05, 0.95))
         table = pd.DataFrame(
             {
@@ -332,7 +331,7 @@ class Calibration:
                 "offset_lower": np.nan if side == "upper" else offsets[:, 0],
                 "offset_upper": np.nan if side == "lower" else offsets[:, 1],
                 "promised": np.where(small, float(keeps_promise), promised),
-                "guarantee": np.where(small, answer, self.guarantee),
+                "guarantee": np.where(small, self.guarantee_of_small(coverage), self.guarantee),
                 "band_lower": np.where(symmetric & ~small, low, np.nan),
                 "band_upper": np.where(symmetric & ~small, high, np.nan),
             }
@@ -372,6 +371,10 @@ class Calibration:
     def _pooled_offset(self, coverage: float | Fraction) -> FloatArray:
         level = offset_level(coverage, self.conformity.symmetric)
         return np.array([conformal_quantile(side, level) for side in np.concatenate(self.scores).T])
+
+    def guarantee_of_small(self, coverage: float | Fraction) -> str:
+        """Return what holds in groups that are too small."""
+        return INFINITE if self.small_groups == "infinite" else REFUSED if self._refuses(coverage) else POOLED
 
     def _refuses(self, coverage: float | Fraction) -> bool:
         """Return whether groups that are too small get an error, not an interval."""
@@ -569,7 +572,7 @@ def reduced_to(calibration: Calibration, coverages: Sequence[float | Fraction]) 
     >>> small.offsets(0.9, np.array([0])), sum(map(len, small.scores))
     (array([[89., 89.]]), 2)
     """
-    if isinstance(calibration, SelectedCalibration | NoCalibration):
+    if type(calibration) is not Calibration:  # it keeps what it needs
         return calibration
     groups = (*calibration.scores, np.sort(np.concatenate(calibration.scores), axis=0))
     ranks = [needed_ranks(len(group), coverages, calibration.conformity.symmetric) for group in groups]

@@ -142,6 +142,11 @@ class _OnDask(IntervalRegressor):
             return self
         self._check_parameters()
         refuse_random_ties(self.ties)
+        if self.calibration == "cross":
+            raise ValueError(
+                "calibration='cross' is not possible with Dask collections: it is for few rows, and fits a model for "
+                "each of ten folds; use calibration='split', or give fit a table"
+            )
         on_cluster = is_dask_estimator(bare(self.estimator))
         check_pair(X_calibration, y_calibration)
         _check_fit(fit_params, sample_rows, on_cluster)
@@ -304,9 +309,9 @@ class ICQR(_OnDask, regressors.ICQR):
 class AutoICQR(_OnDask, regressors.AutoICQR):
     """`icqr.AutoICQR` for Dask collections: the same parameters, methods and results.
 
-    It fits many models on folds, and does so here, on a sample of the training rows (`sample_rows` of `fit`). All
-    calibration rows are scored where they are, so the offsets are exact. `ICQR` with a Dask estimator trains on all
-    rows.
+    It fits many models on folds, and does so here, on a sample of the training rows (`sample_rows` of `fit`). It always
+    sets rows of a Dask collection aside to calibrate with: ``calibration="auto"`` means "split". All calibration rows
+    are scored where they are, so the offsets are exact. `ICQR` with a Dask estimator trains on all rows.
 
     Examples
     --------

@@ -36,6 +36,7 @@ from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor, check_is_calibrated
 from icqr._tables import Features, FloatArray
+from icqr.cross import FoldModels
 from icqr.quantiles import PointModel
 
 __all__ = ["ModelFileError", "load", "save"]
@@ -44,7 +45,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same for every file, so that equal models 
 #: Libraries that a file may need beside our own dependencies.
 _LIBRARIES = {"catboost", "lightgbm", "quantile_forest", "xgboost"}
 #: Learned attributes of use in fitting alone, as large as the training rows. They are None in a loaded model.
-_LEFT_OUT = ("clusterer_", "out_of_fold_")
+_LEFT_OUT = ("clusterer_", "fold_of_", "out_of_fold_")
 #: What can be done about something that can't be stored, by a pattern of its place in the model.
 _ADVICE = {
     r"(estimator|model_)\b": (
@@ -119,6 +120,11 @@ def save(
             f"model must be a fitted {checks.METHODS}, got {name}; the code of a class of your own can't be stored"
         )
     check_is_calibrated(model)
+    if isinstance(model.model_, FoldModels) and not with_estimator:
+        raise ModelFileError(
+            f"with_estimator=False leaves out one fitted model, and this one holds {len(model.model_.models_)} "
+            "(calibration='cross'); store it whole, or fit it with calibration='split'"
+        )
     try:
         predicted = _predicted(model)
     except Exception:  # a pipeline may refuse rows that nobody would give it, in any way

@@ -20,19 +20,22 @@ from icqr._libraries import copied, seeded
 from icqr._messages import warn
 from icqr._predicting import (
     APPROXIMATE,
+    FEW_ROWS,
     GROUPWISE,
     MARGINAL,
     NOT_CALIBRATED,
     IntervalRegressor,
+    Seeds,
     check_labels,
 )
 from icqr._rows import Rows, naming
 from icqr._rules import describe_groups, describe_partition
 from icqr._tables import Features, FloatArray, Table
 from icqr.calibration import Calibration, NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
+from icqr.cross import CROSS, CROSS_APPROXIMATE, FoldModels, models_of
 from icqr.importance import FEWEST_ROWS, PermutationImportance, leak_alarm, median_absolute_error
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition, WholePartition
-from icqr.quantiles import PointModel, bare, cross_fit, fit_quantiles, is_prefit
+from icqr.quantiles import PointModel, QuantileModel, as_quantile_model, bare, cross_fit, fit_quantiles, is_prefit
 from icqr.residual_quantiles import EFFORTS, ResidualQuantiles, around, small_of
 from icqr.selection import group_numbers, select
 
@@ -249,6 +252,10 @@ class CQR(IntervalRegressor):
         alone.
     y_min, y_max : float, optional
         Known limits of y. Intervals stay within them.
+    calibration : {"split", "cross"}, default="split"
+        "split" sets rows aside to calibrate with. "cross" trains and calibrates with all rows, each scored by a model
+        that has not seen it (CV+, ten folds): better with few rows, slower, and with a weaker promise; see
+        `icqr.cross.CrossCalibration`.
     calibration_size : float or int, default=1/3
         Share or number of rows to set aside for calibration.
     random_state : int, RandomState or None
@@ -276,6 +283,7 @@ class CQR(IntervalRegressor):
         ties: str = "covered",
         y_min: float | None = None,
         y_max: float | None = None,
+        calibration: str = "split",
         calibration_size: float = 1 / 3,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
@@ -288,6 +296,7 @@ class CQR(IntervalRegressor):
         self.ties = ties
         self.y_min = y_min
         self.y_max = y_max
+        self.calibration = calibration
         self.calibration_size = calibration_size
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -317,16 +326,19 @@ class CQR(IntervalRegressor):
         """
         # A fitted model needs no training rows, so all rows calibrate; scaled scores still need some for their scale.
         calibrates = "all" if is_prefit(self.estimator) and self.conformity == "cqr" else "share"
+        calibrates = "cross" if self.calibration == "cross" else calibrates
         train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
 
         # 1. Estimate the conditional quantiles.
         levels = quantile_levels(self.coverage, self.side)
-        self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
+        self.model_ = _fit_bounds(self, self.estimator, train, levels, seeds, params, across=calibrates == "cross")
         bounds = self._count_crossings_and_set_floor(train)
         self._notice_collapse(train, bounds, seeds.model, params)
 
         # 2. and 3. Score the calibration rows; one offset for all rows.
         _put_into_one_group(self, train)
+        if calibrates == "cross":
+            return self._calibrate_across(train, CROSS)
         return self._calibrate(calibration, MARGINAL)
 
 
@@ -374,6 +386,10 @@ class ICQR(IntervalRegressor):
     small_groups : {"pooled", "infinite", "error"}, default="pooled"
         What a group with too few calibration rows gets: an offset from all rows, which promises nothing for this group;
         an infinite interval, which keeps the promise; or an error.
+    calibration : {"split", "cross"}, default="split"
+        "split" sets rows aside to calibrate with. "cross" trains and calibrates with all rows, each scored by a model
+        that has not seen it (CV+, ten folds): better with few rows, slower, and with a weaker promise; see
+        `icqr.cross.CrossCalibration`.
     calibration_size : float or int, default=1/3
         Share or number of rows to set aside for calibration.
     random_state : int, RandomState or None
@@ -384,7 +400,7 @@ class ICQR(IntervalRegressor):
     Attributes
     ----------
     model_ : QuantileModel
-        The fitted quantile model.
+        The fitted quantile model; with ``calibration="cross"`` a `FoldModels`, which holds one for each fold.
     importances_ : DataFrame
         Importance of each column; absent if the partition uses none, or if "auto" left it out.
     partition_ : partition
@@ -427,6 +443,7 @@ class ICQR(IntervalRegressor):
         partition: Partition | str | None = None,
         importance: PermutationImportance | None = None,
         small_groups: str = "pooled",
+        calibration: str = "split",
         calibration_size: float = 1 / 3,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
@@ -442,6 +459,7 @@ class ICQR(IntervalRegressor):
         self.partition = partition
         self.importance = importance
         self.small_groups = small_groups
+        self.calibration = calibration
         self.calibration_size = calibration_size
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -493,15 +511,14 @@ class ICQR(IntervalRegressor):
         self
         """
         # The rows are checked and split into the paper's D_train and D_cal.
-        train, calibration, params, seeds = self._prepare(
-            X, y, X_calibration, y_calibration, fit_params, calibrates="share"
-        )
+        calibrates = "cross" if self.calibration == "cross" else "share"
+        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
         self._check_columns_can_group(train, calibration)
 
         # Part 1: estimate the conditional quantiles at α/2 and 1 - α/2, where α = 1 - coverage, and the median. The
         # paper asks for normalised sets: the model learns y centred and scaled (`target_scale`).
         levels = quantile_levels(self.coverage, self.side)
-        self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
+        self.model_ = _fit_bounds(self, self.estimator, train, levels, seeds, params, across=calibrates == "cross")
         bounds = self._count_crossings_and_set_floor(train)
         self._notice_collapse(train, bounds, seeds.model, params)
 
@@ -521,6 +538,8 @@ class ICQR(IntervalRegressor):
 
         # Part 4: find each calibration row's group, score the row, and keep the scores of each group. Its offset q̂ is
         # the score of rank ceil((n + 1) coverage). Part 5, `predict_interval`, looks it up for the coverage asked for.
+        if calibrates == "cross":
+            return self._calibrate_across(train, self._cross_guarantee)
         return self._calibrate(calibration, APPROXIMATE if is_approximate else GROUPWISE)
 
     def _column_weights(self, train: Rows, calibration: Rows, seed: int) -> FloatArray | None:
@@ -530,18 +549,24 @@ class ICQR(IntervalRegressor):
         # With "auto" the weights shape only one of several candidates, so fewer repeats will do.
         importance = self.importance or PermutationImportance(n_repeats=2 if self._is_auto() else 5)
         rows = calibration if _data_of(importance) == "calibration" else train
+        # Of the models of several folds, one is enough to tell the columns' importance.
+        model = models_of(self.model_)[0]
         if self._is_auto() and importance.max_rows == "auto":
             # Permuting columns must not take a slow model longer than "auto" itself, which predicts these rows twice.
-            limited = importance.within(self.model_, rows.X, most_predicted=2 * len(train))
+            limited = importance.within(model, rows.X, most_predicted=2 * len(train))
             if limited is None:
                 warn(_unmeasured(len(train), rows.X.shape[1]))
                 return None
             importance = limited
-        self.importances_ = importance.compute(self.model_, rows.X, rows.y, seed, self.n_jobs)
+        self.importances_ = importance.compute(model, rows.X, rows.y, seed, self.n_jobs)
 
         # The alarm only warns: nothing is learned from these calibration rows, so the promise holds.
         unseen = calibration.sample(MOST_UNSEEN, seed)
-        bounds, _ = self._bounds(unseen.X)
+        if isinstance(self.model_, FoldModels):
+            out_of_fold = self.model_.out_of_fold_[unseen.index]
+            bounds = bounds_from_quantiles(out_of_fold, self.coverage_, self.conformity_.side)
+        else:
+            bounds = self._bounds(unseen.X)[0]
         leak_alarm(self.importances_, unseen.y, median=bounds[:, 1])
         # The shares, I_j over their sum, serve as well as I_j: a common factor does not change K-means.
         return self.importances_["share"].to_numpy()
@@ -606,6 +631,8 @@ class ICQR(IntervalRegressor):
         """Return training rows, all or some, and their (n, 3) bounds from models that have not seen the row."""
         if is_prefit(self.estimator):
             return train, self._bounds(train.X)[0]
+        if isinstance(self.model_, FoldModels):
+            return train, bounds_from_quantiles(self.model_.out_of_fold_, self.coverage_, self.conformity_.side)
         fitted = self.model_.models_[0]
         if isinstance(fitted, ResidualQuantiles):  # its centre is cross-fitted already
             held, quantiles = fitted.held_out(train.X, train.y, seed, params)
@@ -614,6 +641,21 @@ class ICQR(IntervalRegressor):
             model = clone(self.model_).set_params(n_jobs=None)
             quantiles = cross_fit(model, train.X, train.y, self.model_.levels_, seed, params, self.n_jobs)[1]
         return train, bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
+
+    @property
+    def _cross_guarantee(self) -> str:
+        """What cross-calibration promises: less if groups were learned from the rows that it scores."""
+        is_fixed = self.n_groups_ == 1 or isinstance(self.partition_, GroupPartition | WholePartition)
+        return CROSS if is_fixed else CROSS_APPROXIMATE
+
+    def _why_not_cross(self, X_calibration: object) -> str | None:
+        for name in ("importance", "partition"):
+            if _data_of(getattr(self, name)) == "calibration":
+                return (
+                    f"{name} is learned from calibration rows (data='calibration'), and calibration='cross' sets none "
+                    "aside; use data='train', or calibration='split'"
+                )
+        return super()._why_not_cross(X_calibration)
 
     def _is_auto(self) -> bool:
         return isinstance(self.partition, str) and self.partition == "auto"
@@ -688,6 +730,10 @@ class AutoICQR(ICQR):
     small_groups : {"pooled", "infinite", "error"}, default="pooled"
         What a group with too few calibration rows gets: an offset from all rows, which promises nothing for this group;
         an infinite interval, which keeps the promise; or an error.
+    calibration : {"auto", "split", "cross"}, default="auto"
+        "split" sets rows aside to calibrate with. "cross" trains and calibrates with all rows, each scored by a model
+        that has not seen it (CV+, ten folds): better with few rows, slower, and with a weaker promise; see
+        `icqr.cross.CrossCalibration`. "auto" is "cross" below 1,000 rows, unless you give calibration rows.
     calibration_size : float or int, default=1/3
         Share or number of rows to set aside for calibration.
     random_state : int, RandomState or None
@@ -711,6 +757,8 @@ class AutoICQR(ICQR):
     ['group-wise']
     """
 
+    _calibrations = ("auto", "split", "cross")
+
     def __init__(
         self,
         estimator: Any = None,
@@ -726,6 +774,7 @@ class AutoICQR(ICQR):
         partition: Partition | str | None = "auto",
         importance: PermutationImportance | None = None,
         small_groups: str = "pooled",
+        calibration: str = "auto",
         calibration_size: float = 1 / 3,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
@@ -742,6 +791,7 @@ class AutoICQR(ICQR):
         self.partition = partition
         self.importance = importance
         self.small_groups = small_groups
+        self.calibration = calibration
         self.calibration_size = calibration_size
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -770,15 +820,21 @@ class AutoICQR(ICQR):
         -------
         self
         """
-        train, calibration, params, seeds = self._prepare(
-            X, y, X_calibration, y_calibration, fit_params, calibrates="share"
-        )
+        calibrates = {"auto": "few", "split": "share", "cross": "cross"}.get(self.calibration, "few")
+        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
+        crosses = calibration is train  # all rows train and calibrate
+        is_few = len(train) + len(calibration) < FEW_ROWS
+        if self.calibration == "split" and is_few and self._why_not_cross(X_calibration) is None:
+            warn(
+                f"With fewer than {FEW_ROWS:,} rows, calibration='cross' (the default then) usually gives better "
+                "intervals: it sets no rows aside. Its promise is weaker."
+            )
         self._check_columns_can_group(train, calibration)
 
         # 1. Bounds: a cross-fitted centre, and the quantiles of its residuals.
         bounds = around(self.estimator, ResidualQuantiles(effort=self.effort))
         levels = quantile_levels(self.coverage, self.side)
-        self.model_ = fit_quantiles(bounds, train, levels, seeds.model, self.n_jobs, params)
+        self.model_ = _fit_bounds(self, bounds, train, levels, seeds, params, across=crosses)
         seen = train.sample(MOST_UNSEEN, seeds.model)
         self._notice_collapse(seen, self._count_crossings_and_set_floor(seen), seeds.model, params)
 
@@ -788,6 +844,8 @@ class AutoICQR(ICQR):
         self._settle_groups(train, calibration, weights, seeds.partition)
 
         # 3. One offset for each group; `predict_interval` looks it up for the coverage asked for.
+        if crosses:
+            return self._calibrate_across(train, self._cross_guarantee)
         return self._calibrate(calibration, GROUPWISE)
 
     def _check_parameters(self) -> None:
@@ -811,6 +869,22 @@ def _unmeasured(n_rows: int, n_columns: int) -> str:
         f"{n_rows} training rows. So K-means clusters weigh all columns alike, and columns that leak the target are "
         f"not looked for. importance=PermutationImportance(max_rows={FEWEST_ROWS}) measures it all the same."
     )
+
+
+def _fit_bounds(
+    method: IntervalRegressor,
+    estimator: Any,
+    train: Rows,
+    levels: tuple[float, ...],
+    seeds: Seeds,
+    params: dict[str, Any],
+    across: bool,
+) -> QuantileModel | FoldModels:
+    """Fit the quantile model on all training rows, or a model without each fold of them."""
+    if not across:
+        return fit_quantiles(estimator, train, levels, seeds.model, method.n_jobs, params)
+    model = as_quantile_model(estimator, seeds.model)
+    return FoldModels(model).fit(train.X, train.y, levels, seeds.split, params, method.n_jobs)
 
 
 def _put_into_one_group(method: IntervalRegressor, train: Rows) -> None:

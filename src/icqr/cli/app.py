@@ -130,7 +130,8 @@ def fit(
 ) -> None:
     """Fit AutoICQR, or another method, and keep it in a file.
 
-    A third of the rows, drawn at random, is set aside for calibration; QR, which has none, trains on all.
+    A third of the rows, drawn at random, is set aside for calibration. AutoICQR with fewer than 1,000 rows sets none
+    aside: all train, and all calibrate by models that have not seen them. QR, which is not calibrated, trains on all.
     """
     settings.check_for(method)
     on_dask = engine.is_dask(text_format)
@@ -225,7 +226,7 @@ def predict(
         models.write_table(pd.concat([table.kept[kept], predicted], axis=1), out)
     if out != "-":
         without = int((explained["promised"] == 0).sum())
-        say(models.predicted_words(coverage or fitted.coverage, len(X), without, out))
+        say(models.predicted_words(fitted.certificate(coverage), len(X), without, out))
 
 
 @command(

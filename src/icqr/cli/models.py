@@ -18,11 +18,13 @@ from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, Naive, ResidualQuantil
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
-from icqr.auditing.findings import as_json, promise, records
+from icqr.auditing.findings import as_json, records
+from icqr.calibration import Certificate
 from icqr.cli.console import listed_names, note, say, say_sheet
 from icqr.cli.options import MethodName, ModelName, Settings
 from icqr.cli.reading import UserTable, check_column
-from icqr.reporting.origins import model_facts, selections
+from icqr.cross import models_of
+from icqr.reporting.origins import model_facts, promised_words, selections
 from icqr.reporting.report_tables import tables_of
 
 METHODS: dict[MethodName, type[AutoICQR | ICQR | CQR | QR | Naive]] = {
@@ -144,11 +146,14 @@ def load_model(model_file: str) -> IntervalRegressor:
 
 def categories_of(model: IntervalRegressor) -> dict[str, list[Any]]:
     """Return the categories of the columns that were text in training; of a model with its own pipeline, nothing."""
-    fitted = getattr(model.model_, "models_", [model.model_])[0]
-    # Of two stages, the model of the centre knows the columns as the user has them.
-    part = fitted.centre_.members_[0].model_ if isinstance(fitted, ResidualQuantiles) else model.model_
-    features = part.encoder_.features
-    return {} if features is None else {str(name): list(values) for name, values in features.categories.items()}
+    categories: dict[str, dict[Any, None]] = {}  # the models of several folds may each lack some
+    for part in models_of(model.model_):
+        fitted = getattr(part, "models_", [part])[0]
+        # Of two stages, the model of the centre knows the columns as the user has them.
+        encoder = (fitted.centre_.members_[0].model_ if isinstance(fitted, ResidualQuantiles) else part).encoder_
+        for name, values in encoder.features.categories.items() if encoder.features is not None else ():
+            categories.setdefault(str(name), {}).update(dict.fromkeys(values))
+    return {name: list(values) for name, values in categories.items()}
 
 
 def columns_to_read(model: IntervalRegressor) -> tuple[list[str], list[str] | None]:
@@ -211,7 +216,7 @@ def say_model(model: IntervalRegressor) -> None:
     facts = model_facts(method, model)
     counts = "".join(f"{facts[name]:,} {name}, " for name in ("training rows", "calibration rows") if name in facts)
     n_groups = "1 group" if model.n_groups_ == 1 else f"{model.n_groups_} groups"
-    say(f"{method}: {promise(model.coverage)} promised, {counts}{n_groups}.", "bold")
+    say(f"{method}: {promised_words(model.certificate())}, {counts}{n_groups}.", "bold")
     say(f"Estimator: {facts['model']}.")
     if "bounds" in facts:
         say(f"Bounds: {facts['bounds']}.")
@@ -225,9 +230,9 @@ def say_model(model: IntervalRegressor) -> None:
     say_sheet(groups.select(_GROUP_COLUMNS), most=_MOST_GROUPS)
 
 
-def predicted_words(coverage: float, n_rows: int, without: int, out: str) -> str:
+def predicted_words(certificate: Certificate, n_rows: int, without: int, out: str) -> str:
     """Return how many intervals were written where, and for how many of them (`without`) nothing is promised."""
-    words = f"{promise(coverage)} promised"
+    words = promised_words(certificate)
     if without:
         words = "nothing promised" if without == n_rows else f"{words} for {n_rows - without:,} of them"
     return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {words}: {out}"

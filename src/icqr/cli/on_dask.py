@@ -106,7 +106,7 @@ def predict_on_dask(
 
     without = dataset(folder).count_rows(filter=field("promised") == 0)
     n_files = len(list(folder.iterdir()))
-    words = predicted_words(coverage or model.coverage, n_rows, without, out)
+    words = predicted_words(model.certificate(coverage), n_rows, without, out)
     return f"{words} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})"
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from icqr._libraries import core_of
 from icqr._predicting import APPROXIMATE, GROUPWISE, MARGINAL, NOT_CALIBRATED, IntervalRegressor
 from icqr.auditing.findings import listed, percent, promise
+from icqr.calibration import Certificate
+from icqr.cross import CROSS, CROSS_APPROXIMATE, CrossCertificate, models_of
 from icqr.importance import ALL_ZERO
 from icqr.partition import KMeansPartition
 from icqr.quantiles import bare
@@ -29,6 +31,16 @@ GUARANTEES = {
     ),
     APPROXIMATE: (
         "Approximate: the groups were learned from the calibration rows themselves. Calibrating with fresh rows makes "
+        "the promise exact in each group."
+    ),
+    CROSS: (
+        "About the coverage asked for in practice, and at least the promised share, which is less: in each group, on "
+        "average over such sets of rows, and if new rows are like them. All rows train and calibrate, each scored by a "
+        "model that has not seen it (CV+)."
+    ),
+    CROSS_APPROXIMATE: (
+        "Approximate: about the coverage asked for in practice. All rows train and calibrate, each scored by a model "
+        "that has not seen it (CV+), but the groups were learned from the same rows. Calibrating with fresh rows makes "
         "the promise exact in each group."
     ),
     NOT_CALIBRATED: "None: the quantile model's own bounds, not calibrated.",
@@ -58,7 +70,7 @@ def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
         "method": name,
         "model": written,
         "constant quantiles": model.collapse_,
-        "bounds": None if residual is None else TWO_STAGES.format(_shares_of_centre(residual)),
+        "bounds": None if residual is None else TWO_STAGES.format(_shares_of_centre(model)),
         "settings": repr(type(model)(**{**model.get_params(deep=False), "estimator": None})),
         "training rows": model.n_train_ or None,
         "calibration rows": int(model.calibration_.sizes.sum()) or None,
@@ -68,9 +80,11 @@ def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
         "guarantee": GUARANTEES.get(kind, kind),
     }
     if certificate.unpromised and certificate.guarantee != NOT_CALIBRATED:
+        is_cross = isinstance(certificate, CrossCertificate)
+        least = percent(certificate.marginal) if is_cross else promise(certificate.marginal)
         facts["exception"] = (
             f"{percent(certificate.unpromised)} of the calibration rows are in groups too small for a promise; over "
-            f"all rows at least {promise(certificate.marginal)} is promised, if such rows stay as frequent."
+            f"all rows at least {least} is promised, if such rows stay as frequent."
         )
     return {key: value for key, value in facts.items() if value is not None}
 
@@ -91,18 +105,38 @@ def library_versions(models: Iterable[IntervalRegressor]) -> dict[str, str]:
     return versions
 
 
-def _shares_of_centre(residual: ResidualQuantiles) -> str:
+def promised_words(certificate: Certificate) -> str:
+    """Return what is promised: "90 % promised", or "about 90 % in practice, at least 73 % promised".
+
+    Examples
+    --------
+    >>> from icqr import CQR
+    >>> from icqr.datasets import make_heteroscedastic
+    >>> X, y = make_heteroscedastic(200, random_state=0, return_X_y=True)
+    >>> promised_words(CQR(calibration="cross", random_state=0).fit(X, y).certificate())
+    'about 90 % in practice, at least 71.4 % promised'
+    """
+    if not isinstance(certificate, CrossCertificate):
+        return f"{promise(certificate.coverage)} promised"
+    roughly = " (approximate)" if certificate.guarantee == CROSS_APPROXIMATE else ""
+    least = percent(certificate.marginal)
+    return f"about {promise(certificate.coverage)} in practice, at least {least} promised{roughly}"
+
+
+def _shares_of_centre(model: IntervalRegressor) -> str:
     """Return the classes of a centre's models with their weights: "LGBMRegressor 75 %, SmoothRidge 25 %"."""
     shares: dict[str, float] = {}
-    for member, weight in zip(residual.centre_.members_, residual.centre_.weights_, strict=True):
-        name = type(core_of(bare(member.model_.estimator)).model).__name__
-        shares[name] = shares.get(name, 0.0) + weight
+    parts = [part.models_[0].centre_ for part in models_of(model.model_)]
+    for centre in parts:  # after cross-calibration one for each fold: the mean of their weights
+        for member, weight in zip(centre.members_, centre.weights_, strict=True):
+            name = type(core_of(bare(member.model_.estimator)).model).__name__
+            shares[name] = shares.get(name, 0.0) + weight / len(parts)
     return ", ".join(f"{name} {percent(share, 0)}" for name, share in shares.items())
 
 
 def two_stages(model: IntervalRegressor) -> ResidualQuantiles | None:
-    """Return a model's fitted `ResidualQuantiles`, if its bounds come from one."""
-    fitted = getattr(model.model_, "models_", [None])[0]
+    """Return a model's fitted `ResidualQuantiles`, if its bounds come from one (of several folds, the first)."""
+    fitted = getattr(models_of(model.model_)[0], "models_", [None])[0]
     return fitted if isinstance(fitted, ResidualQuantiles) else None
 
 
@@ -170,7 +204,10 @@ def remarks(models: Mapping[str, IntervalRegressor]) -> list[str]:
             ways.append(f'chooses its groups from training rows (partition="auto"), here {_chosen_groups(model)}')
         if ways:
             where = "in each group" if model.n_groups_ > 1 else "over all rows together"
-            promised = f": coverage is promised {where}" if model.certificate().guarantee == GROUPWISE else ""
+            certificate = model.certificate()
+            promised = f": coverage is promised {where}" if certificate.guarantee == GROUPWISE else ""
+            if isinstance(certificate, CrossCertificate):
+                promised = f": {promised_words(certificate)}"
             sentences.append(f"{name} {listed(ways)}{promised}.")
     return sentences
 

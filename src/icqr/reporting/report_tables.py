@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from icqr._sheet import MISSING, Cell, Column, Sheet, aligned, cell, share, span
 from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, promise
 from icqr.calibration import INFINITE, POOLED, REFUSED
+from icqr.cross import CROSS, CROSS_APPROXIMATE
 
 #: The most important columns have a row of their own in the table of importances.
 MOST_COLUMNS = 20
@@ -244,12 +245,16 @@ def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     offsets = [Head("Lower offset", "offset_lower", aligned, moved), Head("Upper offset", "offset_upper", aligned)]
     if all(entry["offset_lower"] == entry["offset_upper"] for entry in entries):
         offsets = [Head("Offset", "offset_lower", aligned, "How far both bounds are moved outwards.")]
+    average = "The share covered on average over calibration sets."
+    if any(entry["guarantee"] in (CROSS, CROSS_APPROXIMATE) for entry in entries):
+        offsets = []  # a group has no one offset
+        average = "The share covered at least, on average over such sets of rows; in practice it is more."
     apart = "Where the rule is rough: the columns whose mean differs most from all."
     heads = [
         Head("Group", "name"),
         Head("Rule", "rule", cell, "What the group's rows have in common, and nearly no others."),
         *offsets,
-        Head("Promised", "promised", share, "The share covered on average over calibration sets."),
+        Head("Promised", "promised", share, average),
         Head("Exception", "exception"),
         Head("Calibration rows", "n"),
         Head("Rule fits", "fidelity", share, "Rows with both rule and group, of those with either."),

@@ -20,9 +20,18 @@ from icqr.auditing import Audit, Comparison
 from icqr.auditing.audits import Audited, prepare
 from icqr.auditing.comparison import compare_rows, named_methods
 from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, listed, percent, plain, promise, records, rows_of
+from icqr.cross import CrossCertificate
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
-from icqr.reporting.origins import choice_of_k, importance_sentence, library_versions, model_facts, remarks, selections
+from icqr.reporting.origins import (
+    choice_of_k,
+    importance_sentence,
+    library_versions,
+    model_facts,
+    promised_words,
+    remarks,
+    selections,
+)
 
 #: Version of the dict's form.
 FORMAT = "icqr-report/1"
@@ -247,9 +256,6 @@ def _gather_audited(subject: Audit | Comparison, X: ArrayLike | None, y: ArrayLi
 
 def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverage: float) -> dict[str, Any]:
     """Return `sentence` and `status`; of several methods it is the best that any has, and `methods` are those."""
-    if not methods:
-        sentence = f"The model promises {promise(coverage)}; it was not checked here on rows that it has not seen."
-        return {"status": "unchecked", "sentence": sentence}
     statuses = {entry["method"]: _status(entry) for entry in methods}
     best = min(statuses.values(), key=list(STATUS_WORDS).index)
     if len(methods) == 1:
@@ -272,6 +278,15 @@ def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverag
         "sentence": f"{promise(coverage)} is promised, and on average {listed(who)}; {short}.",
         "methods": [name for name, status in statuses.items() if status == best],
     }
+
+
+def _unchecked(evidence: Evidence) -> str:
+    """Say what a model promises that was not checked."""
+    promised = f"The model promises {promise(evidence.coverage)}"
+    certificate = None if evidence.model is None else evidence.model.certificate()
+    if isinstance(certificate, CrossCertificate):
+        promised = f"The model covers {promised_words(certificate)}"
+    return f"{promised}; it was not checked here on rows that it has not seen."
 
 
 def _status(method: dict[str, Any]) -> str:
@@ -313,9 +328,8 @@ def _checked_parts(evidence: Evidence) -> dict[str, Any]:
     audits, comparison = evidence.audits, evidence.comparison
     groups = _coverage_by_group(evidence) if audits else []
     methods = [_method_entry(name, audit, groups) for name, audit in audits.items()]
-    verdict = _verdict(methods, audits, evidence.coverage)
     if not audits:
-        return {"verdict": verdict}
+        return {"verdict": {"status": "unchecked", "sentence": _unchecked(evidence)}}
 
     findings: dict[str, Any] = {
         "methods": [
@@ -330,7 +344,7 @@ def _checked_parts(evidence: Evidence) -> dict[str, Any]:
         finite = {key: audit.numbers[f"finite_width_{key}"] for key in WIDTHS}
         widths.append({"method": name, **finite, "n_infinite": int(audit.numbers["n_infinite"])})
     return {
-        "verdict": verdict,
+        "verdict": _verdict(methods, audits, evidence.coverage),
         "methods": methods,
         "differences": comparison.differences if comparison and len(comparison.differences) else None,
         "remarks": (remarks(evidence.models) or None) if len(audits) > 1 else None,
