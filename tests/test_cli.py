@@ -22,6 +22,7 @@ from icqr.auditing.findings import percent
 from icqr.cli import main
 from icqr.cli.models import LIBRARIES, make_model
 from icqr.cli.options import ModelName, SmallGroups
+from icqr.cross import CrossCalibration
 from icqr.metrics import coverage_score, mean_width
 from icqr.persistence import load, save
 
@@ -148,6 +149,11 @@ def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
             ["fit", "x", "--out", "m.icqr", "--method", "naive", "--small-groups", "error"],
             "--small-groups is for --method auto and --method icqr, got --method naive",
         ),
+        (
+            ["fit", "x", "--out", "m.icqr", "--method", "naive", "--calibration", "cross"],
+            "--calibration is for --method auto, --method icqr and --method cqr, got --method naive",
+        ),
+        (["compare", "--calibration", "cross"], "No such option: --calibration"),
         (["compare", "--jobs", "0"], "must be 1 or more, or -1 for one per core, got 0"),
         (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
         (["compare", "--small-groups", "infinte"], "'infinte' is not one of 'pooled', 'infinite', 'error'"),
@@ -346,6 +352,23 @@ def test_fit_and_inspect(icqr: Run, model_file: str) -> None:
     expected = AutoICQR(make_model("hist"), random_state=0).fit(SALES[["size", "region"]], SALES["price"])
     again = load(model_file).predict_interval(NEW[["size", "region"]])
     np.testing.assert_array_equal(again, expected.predict_interval(NEW[["size", "region"]]))
+
+
+@pytest.mark.parametrize("method", ["auto", "cqr"])
+@pytest.mark.parametrize("calibration", ["split", "cross"])
+def test_fit_sets_rows_aside_or_not(icqr: Run, method: str, calibration: str) -> None:
+    write(SALES, Path("sales.csv"))
+    given = ("sales.csv", "--target", "price", "--model", "lightgbm", "--method", method, "--calibration", calibration)
+    fit = icqr("fit", *given, "--out", "model.icqr")
+    assert fit.code == 0, fit.err
+    assert "Traceback" not in fit.err
+    promised = {"split": ": 90 % promised, 160 ", "cross": ": about 90 % in practice, at least 72.8 % promised, 240 "}
+    assert f"{promised[calibration]}training rows" in fit.out
+    assert isinstance(load("model.icqr").calibration_, CrossCalibration) == (calibration == "cross")
+    # Fresh rows make the promise exact.
+    write(NEW, Path("new.csv"))
+    fresh = icqr("recalibrate", "model.icqr", "new.csv", "--target", "price")
+    assert ": 90 % promised, " in fresh.out
 
 
 @pytest.mark.parametrize(("name", "method"), [("icqr", ICQR), ("cqr", CQR), ("qr", QR), ("naive", Naive)])

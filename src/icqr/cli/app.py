@@ -124,6 +124,7 @@ def fit(
     *,
     rows: options.TrainingRows,
     method: options.ChosenMethod = "auto",
+    calibration: options.ChosenCalibration = None,
     settings: options.Settings,
     text_format: options.TextFormat,
     engine: options.Engine,
@@ -134,12 +135,16 @@ def fit(
     aside: all train, and all calibrate by models that have not seen them. QR, which is not calibrated, trains on all.
     """
     settings.check_for(method)
+    if calibration is not None and method in ("qr", "naive"):
+        raise typer.BadParameter(
+            f"--calibration is for --method auto, --method icqr and --method cqr, got --method {method}"
+        )
     on_dask = engine.is_dask(text_format)
     from icqr.cli import models
 
     models.check_destination(out, "--out", [".icqr"])
     estimator = models.make_model(settings.model)
-    unfitted = models.make_method(method, estimator, settings)
+    unfitted = models.make_method(method, estimator, settings, calibration)
     with progress() as show:
         if on_dask:
             from icqr.cli.on_dask import fit_on_dask

@@ -21,7 +21,7 @@ from icqr._predicting import IntervalRegressor
 from icqr.auditing.findings import as_json, records
 from icqr.calibration import Certificate
 from icqr.cli.console import listed_names, note, say, say_sheet
-from icqr.cli.options import MethodName, ModelName, Settings
+from icqr.cli.options import CalibrationName, MethodName, ModelName, Settings
 from icqr.cli.reading import UserTable, check_column
 from icqr.cross import models_of
 from icqr.reporting.origins import model_facts, promised_words, selections
@@ -65,7 +65,9 @@ def make_model(name: ModelName) -> Any:
     return getattr(importlib.import_module(module), class_name)()
 
 
-def make_method(name: MethodName, estimator: Any, settings: Settings) -> IntervalRegressor:
+def make_method(
+    name: MethodName, estimator: Any, settings: Settings, calibration: CalibrationName | None = None
+) -> IntervalRegressor:
     """Return a method, unfitted; of the settings it gets those that it has."""
     method = METHODS[name]
     given: dict[str, Any] = {
@@ -73,6 +75,7 @@ def make_method(name: MethodName, estimator: Any, settings: Settings) -> Interva
         "effort": settings.effort,
         "partition": None if settings.groups is None else GroupPartition(settings.groups),
         "small_groups": settings.small_groups,
+        "calibration": calibration,
         "y_min": settings.y_min,
         "y_max": settings.y_max,
         "random_state": settings.seed,

@@ -19,6 +19,7 @@ from icqr._messages import imported
 MethodName: TypeAlias = Literal["auto", "icqr", "cqr", "qr", "naive"]
 ModelName: TypeAlias = Literal["hist", "lightgbm", "xgboost", "catboost", "forest", "network"]
 Effort: TypeAlias = Literal["quick", "thorough"]
+CalibrationName: TypeAlias = Literal["split", "cross"]
 SmallGroups: TypeAlias = Literal["pooled", "infinite", "error"]
 
 
@@ -57,6 +58,16 @@ ChosenMethod = Annotated[
     typer.Option(
         "--method",
         help="AutoICQR (auto); ICQR, the paper's method; or CQR, QR or Naive, which have one group for all rows.",
+    ),
+]
+ChosenCalibration = Annotated[
+    CalibrationName | None,
+    typer.Option(
+        "--calibration",
+        help="Of AutoICQR, ICQR and CQR: set a third of the rows aside to calibrate with (split); or train and "
+        "calibrate with all, each row scored by a model that has not seen it (cross), better with few rows, but slower "
+        "and with a weaker promise.",
+        show_default="split; of AutoICQR cross below 1,000 rows",
     ),
 ]
 
