@@ -75,6 +75,58 @@ def _shops(seed: int) -> Data:
     return pd.DataFrame({"shop": shop, "day": day, "size": size}).astype({"shop": str, "day": str}), y
 
 
+def _simulated(
+    n: int, ranges: list[tuple[float, float]], law: Callable[..., Any], noise: float, noisy: int
+) -> Callable[[int], Data]:
+    """Draw rows of an engineer's formula; the noise is a share of its spread, and grows with one column."""
+
+    def draw(seed: int) -> Data:
+        rng = np.random.default_rng(seed)
+        lowest, highest = np.array(ranges, dtype=float).T
+        shares = rng.uniform(size=(n, len(ranges)))
+        X = lowest + (highest - lowest) * shares
+        exact = law(*X.T)
+        y = exact + noise * exact.std() * (0.4 + 1.2 * shares[:, noisy]) * rng.normal(size=n)
+        return pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]), y
+
+    return draw
+
+
+# The formulas are those of Surjanovic and Bingham's Virtual Library of Simulation Experiments.
+
+
+def _borehole(rw: Any, r: Any, tu: Any, hu: Any, tl: Any, hl: Any, length: Any, kw: Any) -> Any:
+    log = np.log(r / rw)
+    return 2 * np.pi * tu * (hu - hl) / (log * (1 + 2 * length * tu / (log * rw**2 * kw) + tu / tl))
+
+
+def _robot_arm(*parts: Any) -> Any:
+    angles, lengths = np.cumsum(parts[:4], axis=0), np.array(parts[4:])
+    return np.hypot((lengths * np.cos(angles)).sum(axis=0), (lengths * np.sin(angles)).sum(axis=0))
+
+
+def _piston(m: Any, s: Any, v0: Any, k: Any, p0: Any, ta: Any, t0: Any) -> Any:
+    a = p0 * s + 19.62 * m - k * v0 / s
+    v = s / (2 * k) * (np.sqrt(a**2 + 4 * k * p0 * v0 / t0 * ta) - a)
+    return 2 * np.pi * np.sqrt(m / (k + s**2 * p0 * v0 / t0 * ta / v**2))
+
+
+def _circuit(rb1: Any, rb2: Any, rf: Any, rc1: Any, rc2: Any, beta: Any) -> Any:
+    gain, vb1 = beta * (rc2 + 9), 12 * rb2 / (rb1 + rb2)
+    return ((vb1 + 0.74) * gain + 11.35 * rf + 0.74 * rf * gain / rc1) / (gain + rf)
+
+
+def _wing(sw: Any, wfw: Any, a: Any, sweep: Any, q: Any, taper: Any, tc: Any, nz: Any, wdg: Any, wp: Any) -> Any:
+    cos = np.cos(np.pi * sweep / 180)
+    lift = sw**0.758 * wfw**0.0035 * (a / cos**2) ** 0.6 * q**0.006 * taper**0.04
+    return 0.036 * lift * (100 * tc / cos) ** -0.3 * (nz * wdg) ** 0.49 + sw * wp
+
+
+BOREHOLE = [(0.05, 0.15), (100, 50000), (63070, 115600), (990, 1110), (63.1, 116), (700, 820), (1120, 1680)]
+PISTON = [(30, 60), (0.005, 0.02), (0.002, 0.01), (1000, 5000), (90000, 110000), (290, 296), (340, 360)]
+CIRCUIT = [(50, 150), (25, 70), (0.5, 3), (1.2, 2.5), (0.25, 1.2), (50, 300)]
+WING = [(150, 200), (220, 300), (6, 10), (-10, 10), (16, 45), (0.5, 1), (0.08, 0.18), (2.5, 6), (1700, 2500)]
+
 #: Data sets by name: functions of a seed.
 SETS: dict[str, Callable[[int], Data]] = {
     "diabetes": lambda _: load_diabetes(return_X_y=True, as_frame=True),
@@ -121,6 +173,11 @@ SETS: dict[str, Callable[[int], Data]] = {
         1500, 60, lambda X, rng: 3 * X[:, :5].sum(axis=1) + (0.5 + X[:, 5]) * rng.normal(size=len(X))
     ),
     "shops": _shops,
+    "borehole": _simulated(2000, [*BOREHOLE, (9855, 12045)], _borehole, 0.05, 0),
+    "robot arm": _simulated(8000, [(0, 2 * np.pi)] * 4 + [(0, 1)] * 4, _robot_arm, 0.2, 4),
+    "piston": _simulated(4000, PISTON, _piston, 0.1, 1),
+    "circuit": _simulated(1200, CIRCUIT, _circuit, 0.15, 0),
+    "wing": _simulated(3000, [*WING, (0.025, 0.08)], _wing, 0.25, 7),
 }
 MODELS: dict[str, Callable[[], Any]] = {
     "lightgbm": lambda: LGBMRegressor(n_estimators=300, n_jobs=1, verbosity=-1),

@@ -2,6 +2,7 @@
 
 import warnings
 from typing import Any
+from unittest import mock
 
 import joblib
 import numpy as np
@@ -17,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from xgboost import XGBRegressor
 
-from icqr import CQR, ICQR, QR, QuantileModel, ResidualQuantiles, WholePartition, load, save
+from icqr import CQR, ICQR, QR, QuantileModel, ResidualQuantiles, WholePartition, centres, load, save
+from icqr.centres import FittedOnce, SmoothRidge
 from icqr.datasets import make_heteroscedastic
 from icqr.importance import column_replacer
 from icqr.metrics import coverage_score, interval_score
@@ -135,7 +137,26 @@ def test_the_stack_has_the_estimator_a_smooth_and_a_linear_model() -> None:
     assert kinds(model.fit(FULL, np.exp(3 * Y))) == [mean, median, *smooth]
     model.set_params(effort="thorough")
     assert kinds(model.fit(FULL, Y)) == [mean, median, *smooth, "ExtraTreesRegressor mean"]
-    assert [member.n_folds for member in model.centre_.members] == [5, 3, 3, 3, 3]
+    in_folds, once = model.centre_.members[:2], model.centre_.members[2:]
+    assert [member.n_folds for member in in_folds] == [5, 3]
+    assert [type(member) for member in once] == [FittedOnce] * 3
+
+
+def test_the_smooth_model_tells_what_it_predicts_for_a_row_without_it() -> None:
+    rng = np.random.default_rng(0)
+    Z, weights = rng.normal(size=(60, 4)), rng.uniform(0.5, 2, 60)
+    weights[3] = 0.0
+    y = Z @ np.arange(4.0) + rng.normal(size=60)
+    with mock.patch.object(centres, "PENALTIES", np.array([0.7])):
+        model = SmoothRidge(n_landmarks=0, random_state=0).fit(Z, y, weights)
+        for row in (0, 3, 59):
+            kept = np.arange(60) != row
+            # Columns are standardised by all rows in the one, and by the others in the other.
+            scaled = (Z - model.mean_) / model.spread_
+            slopes, intercept, _ = centres._ridge(scaled[kept], y[kept], weights[kept])
+            assert model.oob_prediction_[row] == pytest.approx(scaled[row] @ slopes + intercept, rel=1e-9)
+    model = SmoothRidge(max_rows=40, random_state=0).fit(Z, y)
+    assert (model.oob_prediction_ == model.predict(Z)).sum() == 20  # rows that were not drawn are new to it
 
 
 def test_models_step_aside_where_they_can_not_work() -> None:

@@ -55,7 +55,7 @@ _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 #: Trusted classes by the module that offers them. Left out are estimators whose compiled code trusts what it is given
 #: and that we don't check (nearest neighbours, libsvm), and those that are no part of a regression.
 CLASSES = {
-    "icqr.centres": "CrossFitted Mixture SmoothRidge",
+    "icqr.centres": "CrossFitted FittedOnce Mixture SmoothRidge",
     "icqr.calibration": "Calibration NoCalibration SelectedCalibration",
     "icqr.conformity": "Conformity",
     "icqr.cross": "CrossCalibration FoldModels",

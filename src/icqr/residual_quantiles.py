@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, vali
 
 from icqr._libraries import Encoder, Levels, copied, core_of, find_quantile_library, mean_copy, seeded, small_copy
 from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows
-from icqr.centres import CrossFitted, Mixture, SmoothRidge
+from icqr.centres import CrossFitted, FittedOnce, Mixture, SmoothRidge
 from icqr.quantiles import (
     MEDIAN,
     PointModel,
@@ -31,7 +31,7 @@ from icqr.quantiles import (
 MOST_COLUMNS = 500
 #: At most this many training rows are held out to choose groups with.
 MOST_HELD_OUT = 10_000
-#: The forest's trees learn from at most about this many rows each, which bounds its time and its size in a file.
+#: The forest's trees draw at most this many rows each, which bounds its time and its size in a file.
 MOST_FOREST_ROWS = 20_000
 EFFORTS = ("quick", "thorough")
 
@@ -178,11 +178,11 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         if features is not None and len(features.origins) <= MOST_COLUMNS:
             others = [smooth, SmoothRidge(n_landmarks=0, random_state=seed)]
             if is_thorough:
-                forest = ExtraTreesRegressor(30, min_samples_leaf=2, max_features=0.5, n_jobs=1, random_state=seed)
-                if len(y) > MOST_FOREST_ROWS:
-                    forest.set_params(bootstrap=True, max_samples=MOST_FOREST_ROWS)
+                smooth.set_params(n_landmarks=300, max_rows=6000)
+                forest = ExtraTreesRegressor(30, min_samples_leaf=2, n_jobs=1, random_state=seed)
+                forest.set_params(bootstrap=True, max_samples=min(len(y), MOST_FOREST_ROWS), oob_score=True)
                 others.append(forest)
-            members += [CrossFitted(PointModel(other), refit=True) for other in others]
+            members += [FittedOnce(PointModel(other)) for other in others]
         return members
 
     def _residual_model(self, model: QuantileModel) -> QuantileModel:
