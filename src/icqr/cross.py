@@ -29,8 +29,8 @@ FOLDS = 10
 #: What cross-calibration promises: where groups were not learned from the same rows, and where they were.
 CROSS = "cross-validated (CV+)"
 CROSS_APPROXIMATE = "approximate (CV+, groups learned from the same rows)"
-#: A block of rows and scores holds at most about this many pairs.
-MOST_PAIRS = 2**19
+#: A block of rows and scores holds at most about this many pairs: few enough for the processor's cache.
+MOST_PAIRS = 2**14
 
 
 class FoldModels(BaseEstimator):
