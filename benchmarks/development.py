@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ def _shops(seed: int) -> Data:
 
 
 def _simulated(
-    n: int, ranges: list[tuple[float, float]], law: Callable[..., Any], noise: float, noisy: int
+    n: int, ranges: Sequence[tuple[float, float]], law: Callable[..., Any], noise: float, noisy: int
 ) -> Callable[[int], Data]:
     """Draw rows of an engineer's formula; the noise is a share of its spread, and grows with one column."""
 
