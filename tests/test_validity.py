@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import HistGradientBoostingRegressor
 
-from icqr import CQR, ICQR, Naive, prefit
+from icqr import CQR, ICQR, AutoICQR, Naive, prefit
 from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
 
 DRAWS = 2000
@@ -204,6 +205,40 @@ def test_groups_that_auto_chooses_hold(settings):
     n_groups = model.partition_.n_groups_
     assert n_groups >= 2
     assert_exact(simulate(model, n_calibration=30 * n_groups), n_groups)
+
+
+@pytest.mark.parametrize("settings", [{}, pytest.param({"effort": "thorough"}, marks=pytest.mark.slow)], ids=by_values)
+@pytest.mark.parametrize("coverage", [0.8, 0.5])
+def test_auto_icqr_holds_in_every_group_at_the_fitted_coverage_and_at_another(settings, coverage):
+    estimator = HistGradientBoostingRegressor(max_iter=5, early_stopping=False, random_state=0)
+    model = fitted(AutoICQR(estimator, 0.8, small_groups="infinite", random_state=0, **settings))
+    n_groups = model.n_groups_
+    assert n_groups >= 2
+    assert_exact(simulate(model.set_params(coverage=coverage), n_calibration=30 * n_groups), n_groups)
+
+
+class OneLine(BaseEstimator):
+    """A line of a given slope, and the quantiles of what it leaves of the rows that it was fitted on."""
+
+    def fit(self, X, y):
+        self.left_ = y - 2 * X[:, 0]
+        return self
+
+    def predict_quantiles(self, X, levels):
+        return 2 * X[:, :1] + np.quantile(self.left_, levels)
+
+
+@pytest.mark.slow
+def test_cross_calibration_holds_on_average_and_keeps_its_promise():
+    rng, n, n_new, held = np.random.default_rng(0), 60, 20, []
+    model = CQR(OneLine(), 0.8, calibration="cross", random_state=0)
+    for _ in range(DRAWS):
+        X, y = sample(rng, n + n_new)
+        X = X[:, :2]
+        lower, upper = model.fit(X[:n], y[:n]).predict_interval(X[n:]).T
+        held.append(np.mean((lower <= y[n:]) & (y[n:] <= upper)))
+    error = np.std(held) / np.sqrt(DRAWS)
+    assert model.certificate().marginal < 0.8 - 4 * error < np.mean(held)  # what theory promises, and about 0.8
 
 
 def test_a_users_own_groups_hold():

@@ -644,8 +644,9 @@ class ICQR(IntervalRegressor):
 
     @property
     def _cross_guarantee(self) -> str:
-        """What cross-calibration promises: less if groups were learned from the rows that it scores."""
-        is_fixed = self.n_groups_ == 1 or isinstance(self.partition_, GroupPartition | WholePartition)
+        """What cross-calibration promises: less if groups were learned, or chosen, from the rows that it scores."""
+        was_chosen = self._is_auto() and len(self.selection_) > 1
+        is_fixed = not was_chosen and isinstance(self.partition_, GroupPartition | WholePartition)
         return CROSS if is_fixed else CROSS_APPROXIMATE
 
     def _why_not_cross(self, X_calibration: object) -> str | None:
