@@ -27,6 +27,7 @@ from icqr import (
     CQR,
     ICQR,
     QR,
+    AutoICQR,
     GroupPartition,
     KMeansPartition,
     Naive,
@@ -552,6 +553,15 @@ def test_as_printed_promises_only_approximately_until_fresh_rows_come() -> None:
 )
 def test_learning_from_calibration_rows_makes_the_promise_approximate(parameters: dict[str, Any]) -> None:
     assert fitted(ICQR, **parameters).certificate().guarantee.startswith("approximate")
+    auto = fitted(AutoICQR, **parameters)
+    assert auto.certificate().guarantee == "approximate (groups learned from calibration rows)"
+    assert auto.explain(X_NEW)["guarantee"].str.startswith("approximate").all()
+    assert auto.calibrate(X_NEW, Y_NEW).certificate().guarantee == "group-wise"
+
+
+def test_the_algorithm_as_printed_is_icqr() -> None:
+    with pytest.raises(ValueError, match=r"is ICQR, not AutoICQR; use ICQR\.as_printed"):
+        AutoICQR.as_printed()
 
 
 # -- The scikit-learn contract ---------------------------------------------------------------------------------------

@@ -532,15 +532,11 @@ class ICQR(IntervalRegressor):
         # Not in the paper: groups that would get too few calibration rows are merged, and described in words.
         self._settle_groups(train, calibration, weights, seeds.partition)
 
-        # Groups learned from calibration rows, as in Algorithm 3 as printed, give only an approximate promise.
-        learned = [self.partition_] if weights is None else [self.partition_, self.importance]
-        is_approximate = any(_data_of(part) == "calibration" for part in learned)
-
         # Part 4: find each calibration row's group, score the row, and keep the scores of each group. Its offset q̂ is
         # the score of rank ceil((n + 1) coverage). Part 5, `predict_interval`, looks it up for the coverage asked for.
         if calibrates == "cross":
-            return self._calibrate_across(train, self._cross_guarantee)
-        return self._calibrate(calibration, APPROXIMATE if is_approximate else GROUPWISE)
+            return self._calibrate_across(train, self._guarantee(crosses=True))
+        return self._calibrate(calibration, self._guarantee(crosses=False))
 
     def _column_weights(self, train: Rows, calibration: Rows, seed: int) -> FloatArray | None:
         """Return each column's share of the permutation importance; None if the partition needs no weights."""
@@ -642,12 +638,15 @@ class ICQR(IntervalRegressor):
             quantiles = cross_fit(model, train.X, train.y, self.model_.levels_, seed, params, self.n_jobs)[1]
         return train, bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
 
-    @property
-    def _cross_guarantee(self) -> str:
-        """What cross-calibration promises: less if groups were learned, or chosen, from the rows that it scores."""
-        was_chosen = self._is_auto() and len(self.selection_) > 1
-        is_fixed = not was_chosen and isinstance(self.partition_, GroupPartition | WholePartition)
-        return CROSS if is_fixed else CROSS_APPROXIMATE
+    def _guarantee(self, crosses: bool) -> str:
+        """What is promised: less if groups were learned, or chosen, from the rows that are scored."""
+        if crosses:
+            was_chosen = self._is_auto() and len(self.selection_) > 1
+            is_fixed = not was_chosen and isinstance(self.partition_, GroupPartition | WholePartition)
+            return CROSS if is_fixed else CROSS_APPROXIMATE
+        # Algorithm 3 as printed learns both from calibration rows; importance counts only where it was measured.
+        learned = [self.partition_, self.importance] if hasattr(self, "importances_") else [self.partition_]
+        return APPROXIMATE if any(_data_of(part) == "calibration" for part in learned) else GROUPWISE
 
     def _why_not_cross(self, X_calibration: object) -> str | None:
         for name in ("importance", "partition"):
@@ -846,8 +845,13 @@ class AutoICQR(ICQR):
 
         # 3. One offset for each group; `predict_interval` looks it up for the coverage asked for.
         if crosses:
-            return self._calibrate_across(train, self._cross_guarantee)
-        return self._calibrate(calibration, GROUPWISE)
+            return self._calibrate_across(train, self._guarantee(crosses=True))
+        return self._calibrate(calibration, self._guarantee(crosses=False))
+
+    @classmethod
+    def as_printed(cls, estimator: Any = None, coverage: float = 0.9, **parameters: Any) -> ICQR:
+        """Raise an error: the paper's Algorithm 3 is `ICQR`."""
+        raise ValueError("the paper's Algorithm 3 as printed is ICQR, not AutoICQR; use ICQR.as_printed(…)")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
