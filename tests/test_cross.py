@@ -109,6 +109,17 @@ def test_coverage_is_about_what_was_asked_for_over_many_draws() -> None:
     assert least_coverage(np.full(10, n // 10), 0.8) < 0.8 - 4 * error < np.mean(hits) < 0.8 + 0.05
 
 
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_one_bound_of_low_coverage_lies_beyond_the_median(side: str) -> None:
+    new = pd.DataFrame(np.random.default_rng(1).uniform(size=(2000, 3)), columns=list("abc"))
+    y = 3 * new["a"].to_numpy() + (0.2 + new["b"].to_numpy()) * np.random.default_rng(2).normal(size=2000)
+    model = CQR(QuantileRegressor(alpha=0.0), 0.3, side=side, calibration="cross", random_state=0).fit(X, Y)
+    bound = model.predict_interval(new)[:, 0 if side == "lower" else 1]
+    assert np.mean(bound <= y if side == "lower" else bound >= y) == pytest.approx(0.3, abs=0.06)
+    median = model.predict(new)
+    assert np.mean(bound > median if side == "lower" else bound < median) > 0.95
+
+
 def test_each_group_has_its_own_scores() -> None:
     rows = X.assign(kind=np.where(X["a"] > 0.5, "high", "low"))
     y = np.where(rows["kind"] == "high", 10.0, 1.0) * RNG.normal(size=len(rows))

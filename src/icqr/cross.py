@@ -165,9 +165,11 @@ class CrossCalibration(Calibration):
                 pooled = self._ends(each[:, rows], np.concatenate(self.scores), np.concatenate(self.folds), coverage)
                 own = np.column_stack([np.minimum(own[:, 0], pooled[:, 0]), np.maximum(own[:, 1], pooled[:, 1])])
             intervals[rows] = own
-        # In theory the two ends may pass each other; the mean of the folds' medians stays inside.
-        median = each[:, :, 1].mean(axis=0)
-        intervals = np.column_stack([np.minimum(intervals[:, 0], median), np.maximum(intervals[:, 1], median)])
+        if self.conformity.side == "both":
+            # In theory the two ends may pass each other; the mean of the folds' medians stays inside. With one side,
+            # the other end is infinite, and a bound of low coverage belongs on the far side of the median.
+            median = each[:, :, 1].mean(axis=0)
+            intervals = np.column_stack([np.minimum(intervals[:, 0], median), np.maximum(intervals[:, 1], median)])
         return np.clip(intervals, self.conformity.y_min, self.conformity.y_max)
 
     def offset_table(self, coverage: float | Fraction, labels: IntArray) -> FloatArray:
