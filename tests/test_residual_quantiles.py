@@ -11,6 +11,7 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, QuantileRegressor
@@ -321,6 +322,30 @@ def test_weights_count_in_both_stages() -> None:
     CQR(ResidualQuantiles(LIGHT), random_state=0).fit(FULL, Y, sample_weight=np.ones(300))
     with pytest.raises(TypeError, match="unexpected keyword argument 'eval_set'"):
         CQR(ResidualQuantiles(LIGHT), random_state=0).fit(FULL, Y, eval_set=[(FULL, Y)])
+
+
+def test_rows_without_weight_have_no_say_in_which_models_make_the_centre() -> None:
+    # Rows with weight are on a line; the more numerous others lie where a constant is best, and far out to one side.
+    rng = np.random.default_rng(0)
+    x, weights = rng.uniform(size=600), np.repeat([1.0, 0.0], [200, 400])
+    y = np.where(weights > 0, 3 * x + 0.1 * rng.normal(size=600), 1.5)
+    models = [LinearRegression(), DummyRegressor()]
+    unweighted, weighted = (
+        ResidualQuantiles(LIGHT, centre=models, random_state=0).fit(x[:, None], y, params).centre_
+        for params in (None, weights)
+    )
+    shares = {
+        type(member.models_[0]).__name__: share
+        for member, share in zip(weighted.members_, weighted.weights_, strict=True)
+    }
+    assert shares["LinearRegression"] > 0.95
+    alone = ResidualQuantiles(LIGHT, centre=models, random_state=0).fit(x[:, None], y, np.ones(600)).centre_
+    np.testing.assert_allclose(alone.weights_, unweighted.weights_)
+
+    y = np.where(weights > 0, y, 50 * rng.exponential(size=600))
+    median = "LGBMRegressor median"
+    assert median in kinds(ResidualQuantiles(LIGHT, random_state=0).fit(x[:, None], y))
+    assert median not in kinds(ResidualQuantiles(LIGHT, random_state=0).fit(x[:, None], y, weights))
 
 
 def test_models_that_are_fitted_already_are_refused() -> None:

@@ -211,7 +211,7 @@ class Mixture(BaseEstimator):
         """Fit every member, and weigh them."""
         members = [clone(member).fit(X, y, seed, fit_params, n_jobs) for member in self.members]
         predictions = np.column_stack([member.out_of_fold_ for member in members])
-        weights = mixing_weights(predictions, y)
+        weights = mixing_weights(predictions, y, (fit_params or {}).get("sample_weight"))
         weights[weights < LEAST_WEIGHT] = 0.0
         used = np.flatnonzero(weights)
         self.members_ = [members[j].refit_on_all(X, y, fit_params) for j in used]
@@ -226,11 +226,11 @@ class Mixture(BaseEstimator):
         return np.asarray(np.sum([weight * member.predict(X) for member, weight in members], axis=0))
 
 
-def mixing_weights(predictions: FloatArray, y: FloatArray) -> FloatArray:
+def mixing_weights(predictions: FloatArray, y: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
     """Return weights of the columns, none negative and 1 in sum, with a small mean absolute error.
 
     Absolute errors, because with a heavy tail of y squared ones would be those of a few rows. They are minimised by
-    squares weighted anew a few times.
+    squares weighted anew a few times. A row counts as much as its `sample_weight`.
 
     Examples
     --------
@@ -241,14 +241,22 @@ def mixing_weights(predictions: FloatArray, y: FloatArray) -> FloatArray:
     n, n_members = predictions.shape
     if n_members == 1:
         return np.ones(1)
-    rows = draw_rows(n, MOST_WEIGHED, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    if sample_weight is None:
+        rows, shares = draw_rows(n, MOST_WEIGHED, rng), None
+    else:
+        counted = np.flatnonzero(sample_weight)
+        rows = counted[draw_rows(len(counted), MOST_WEIGHED, rng)]
+        shares = sample_weight[rows, None] / sample_weight[rows].mean()
     errors = predictions[rows] - y[rows, None]
-    unit = np.abs(errors).mean() or 1.0
+    distances = np.abs(errors) if shares is None else np.abs(errors) * shares
+    unit = distances.mean() or 1.0
     errors, weights = errors / unit, np.full(n_members, 1 / n_members)
     for _ in range(10):
         # Weights that sum to 1 give the error `errors @ weights`. A large last row makes them do so.
         row_weights = 1 / np.maximum(np.abs(errors @ weights), 0.01)
-        gram = (errors * row_weights[:, None]).T @ errors / len(rows)
+        weighted = errors * row_weights[:, None] if shares is None else errors * row_weights[:, None] * shares
+        gram = weighted.T @ errors / len(rows)
         largest = np.trace(gram) or 1.0
         root = np.linalg.cholesky(gram + 1e-9 * largest * np.eye(n_members)).T
         penalty = 1e3 * np.sqrt(largest)

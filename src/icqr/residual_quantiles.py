@@ -118,7 +118,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         params = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight, dtype=np.float64)}
 
         # Stage 1: predict each row's centre by models that have not seen it.
-        self.centre_ = Mixture(self._members(model, X, y, seed)).fit(X, y, fold_seed, params, self.n_jobs)
+        self.centre_ = Mixture(self._members(model, X, y, seed, params)).fit(X, y, fold_seed, params, self.n_jobs)
 
         # Stage 2: predict the residuals' quantiles, with the centre as one more column.
         rows = _with_column(X, self.centre_.out_of_fold_)
@@ -159,7 +159,9 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         """The fitted levels."""
         return tuple(self.levels)
 
-    def _members(self, model: QuantileModel, X: Table, y: FloatArray, seed: int) -> list[CrossFitted]:
+    def _members(
+        self, model: QuantileModel, X: Table, y: FloatArray, seed: int, params: Mapping[str, Any]
+    ) -> list[CrossFitted]:
         """Return the models of the centre, unfitted."""
         if not isinstance(self.centre, str):
             given = self.centre if isinstance(self.centre, list | tuple) else [self.centre]
@@ -168,7 +170,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         core, is_thorough = core_of(model.estimator), self.effort == "thorough"
         mean = None if model.level_parameter is not None else mean_copy(model.estimator)
         members = [CrossFitted(model if mean is None else PointModel(mean), n_folds=5 if is_thorough else 3)]
-        if mean is not None and core.library.small and (is_thorough or is_skewed(y)):
+        if mean is not None and core.library.small and (is_thorough or is_skewed(y, params.get("sample_weight"))):
             # A mean is a poor centre of a skewed target: where it is mostly 0, for example, the median is 0.
             members.append(CrossFitted(QuantileModel(small_copy(model.estimator)), refit=True))
 
@@ -216,16 +218,27 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         return tags
 
 
-def is_skewed(y: FloatArray) -> bool:
+def is_skewed(y: FloatArray, sample_weight: FloatArray | None = None) -> bool:
     """Return whether the mean is far from the median: by more than a fifth of the mean distance from the median.
+
+    A row counts as much as its `sample_weight`.
 
     Examples
     --------
     >>> is_skewed(np.array([1.0, 2.0, 3.0])), is_skewed(np.array([0.0, 0.0, 3.0]))
     (False, True)
+    >>> is_skewed(np.array([1.0, 2.0, 3.0, 99.0]), np.array([1.0, 1.0, 1.0, 0.0]))
+    False
     """
-    distances = y - np.median(y)
-    return bool(abs(distances.mean()) > 0.2 * np.abs(distances).mean())
+    if sample_weight is None:
+        median = np.median(y)
+    else:
+        order = np.argsort(y)
+        total = np.cumsum(sample_weight[order])
+        median = y[order][np.searchsorted(total, total[-1] / 2)]
+    distances = y - median
+    mean, spread = (np.average(values, weights=sample_weight) for values in (distances, np.abs(distances)))
+    return bool(abs(mean) > 0.2 * spread)
 
 
 def small_of(estimator: Any) -> Any | None:
