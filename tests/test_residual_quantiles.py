@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from xgboost import XGBRegressor
 
-from icqr import CQR, ICQR, QR, QuantileModel, ResidualQuantiles, WholePartition, centres, load, save
+from icqr import CQR, ICQR, QR, AutoICQR, QuantileModel, ResidualQuantiles, WholePartition, centres, load, save
 from icqr.centres import FittedOnce, SmoothRidge
 from icqr.datasets import make_heteroscedastic
 from icqr.importance import column_replacer
@@ -225,6 +225,21 @@ def test_every_setting_works(settings: dict[str, Any]) -> None:
     assert model.predict_interval(FULL, [0.8, 0.9]).shape == (300, 2, 2)
     lower, upper = model.predict_interval(FULL, 0.8).T
     assert np.mean((lower <= Y) & (upper >= Y)) > 0.7
+
+
+def test_quantiles_are_sorted_before_the_centre_is_added_so_that_none_cross() -> None:
+    class InTheWrongOrder(BaseEstimator):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any) -> Any:
+            self.y_ = y
+            return self
+
+        def predict_quantiles(self, X: Any, levels: Any) -> Any:
+            return np.asarray(X)[:, :1] + np.quantile(self.y_, levels)[::-1]
+
+    X = np.random.default_rng(0).uniform(size=(1200, 2))
+    y = X[:, 0] + np.random.default_rng(1).normal(size=1200)
+    counts = [method(InTheWrongOrder(), random_state=0).fit(X, y).n_crossed_ for method in (CQR, AutoICQR)]
+    assert counts == [{"train": 800, "calibration": 400}, {"train": 0, "calibration": 0}]
 
 
 def test_icqr_weighs_the_columns_that_matter() -> None:

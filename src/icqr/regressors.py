@@ -43,6 +43,8 @@ from icqr.selection import group_numbers, select
 MOST_DESCRIBED = 5000
 #: The leak alarm measures the median's error on at most this many calibration rows.
 MOST_UNSEEN = 500
+#: AutoICQR takes long to predict: it learns the floor of scaled scores, and looks for a collapse, on so many rows.
+MOST_SEEN = 500
 NO_CALIBRATION = "QR has no calibration; use CQR or ICQR, which take the same estimator"
 
 
@@ -234,8 +236,8 @@ class CQR(IntervalRegressor):
     Parameters
     ----------
     estimator : quantile model, optional
-        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor, and where its quantiles are
-        wrongly constant, `ResidualQuantiles`, with a warning.
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor. Where its quantiles are
+        wrongly constant, you get a warning, and with ``calibration="split"`` `ResidualQuantiles` takes its place.
     coverage : float, default=0.9
         The share of intervals that should contain y.
     conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr"
@@ -357,8 +359,8 @@ class ICQR(IntervalRegressor):
     Parameters
     ----------
     estimator : quantile model, optional
-        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor, and where its quantiles are
-        wrongly constant, `ResidualQuantiles`, with a warning.
+        A plain estimator; see `QuantileModel`. By default HistGradientBoostingRegressor. Where its quantiles are
+        wrongly constant, you get a warning, and with ``calibration="split"`` `ResidualQuantiles` takes its place.
     coverage : float, default=0.9
         The share of intervals that should contain y, in each group.
     conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr"
@@ -412,7 +414,8 @@ class ICQR(IntervalRegressor):
     groups_ : DataFrame
         A row per group: size, offsets, what is promised, and what the group is in words.
     n_crossed_ : dict
-        Number of training rows, and of calibration rows, whose quantiles had to be sorted.
+        Number of training rows, and of calibration rows, whose quantiles had to be sorted. With
+        ``calibration="cross"`` these are the same rows, and count as training rows.
     collapse_ : str or None
         What a warning said if the model predicts the same for nearly all training rows, and that seems wrong.
     ties_seed_ : int
@@ -639,7 +642,7 @@ class ICQR(IntervalRegressor):
         return train, bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
 
     def _guarantee(self, crosses: bool) -> str:
-        """What is promised: less if groups were learned, or chosen, from the rows that are scored."""
+        """Return what is promised: less if groups were learned, or chosen, from the rows that are scored."""
         if crosses:
             was_chosen = self._is_auto() and len(self.selection_) > 1
             is_fixed = not was_chosen and isinstance(self.partition_, GroupPartition | WholePartition)
@@ -743,8 +746,11 @@ class AutoICQR(ICQR):
 
     Attributes
     ----------
-    model_, importances_, partition_, selection_, calibration_, groups_, n_crossed_, collapse_
+    model_, importances_, partition_, selection_, calibration_, groups_, collapse_
         As of `ICQR`.
+    n_crossed_ : dict
+        As of `ICQR`, but always 0: the residuals' quantiles are sorted before the centre is added. Of the training
+        rows only a sample of 500 is looked at.
 
     Examples
     --------
@@ -835,7 +841,7 @@ class AutoICQR(ICQR):
         bounds = around(self.estimator, ResidualQuantiles(effort=self.effort))
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = _fit_bounds(self, bounds, train, levels, seeds, params, across=crosses)
-        seen = train.sample(MOST_UNSEEN, seeds.model)
+        seen = train.sample(MOST_SEEN, seeds.model)
         self._notice_collapse(seen, self._count_crossings_and_set_floor(seen), seeds.model, params)
 
         # 2. Groups. The columns' importance weighs them for K-means, and warns of columns that leak the target.
