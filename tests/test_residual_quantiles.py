@@ -180,6 +180,14 @@ def test_the_centre_may_be_your_own() -> None:
     assert kinds(two) == ["LinearRegression mean", "HistGradientBoostingRegressor mean squared_error"]
     with pytest.raises(ValueError, match="centre must be 'stack', a regressor or a list of regressors, got 'mean'"):
         ResidualQuantiles(LIGHT, centre="mean", random_state=0).fit(ARRAY, Y)
+    for wrong in ([], 3, None, [HIST, "mean"], LinearRegression):
+        with pytest.raises(ValueError, match=r"centre must be 'stack', a regressor or a list .* got .*; for example"):
+            ResidualQuantiles(LIGHT, centre=wrong, random_state=0).fit(ARRAY, Y)
+    fitted = FrozenEstimator(LinearRegression().fit(ARRAY, Y))
+    with pytest.raises(ValueError, match=r"centre is fitted on folds, and can't be fitted already, got .*Frozen"):
+        ResidualQuantiles(LIGHT, centre=[HIST, fitted], random_state=0).fit(ARRAY, Y)
+    thorough = ResidualQuantiles(LIGHT, centre=models, effort="thorough", random_state=0).fit(ARRAY, Y)
+    np.testing.assert_array_equal(thorough.predict_quantiles(ARRAY), two.predict_quantiles(ARRAY))
     with pytest.raises(ValueError, match="effort must be one of 'quick', 'thorough', got 'fast'"):
         ResidualQuantiles(LIGHT, effort="fast", random_state=0).fit(ARRAY, Y)
 
@@ -361,6 +369,24 @@ def test_rows_without_weight_have_no_say_in_which_models_make_the_centre() -> No
     median = "LGBMRegressor median"
     assert median in kinds(ResidualQuantiles(LIGHT, random_state=0).fit(x[:, None], y))
     assert median not in kinds(ResidualQuantiles(LIGHT, random_state=0).fit(x[:, None], y, weights))
+
+
+def test_weights_must_not_all_lie_in_one_fold() -> None:
+    for n_with_weight in (0, 1):
+        weights = np.repeat([1.0, 0.0], [n_with_weight, 300 - n_with_weight])
+        with pytest.raises(ValueError, match=f"sample_weight .* of 300 rows to train on {n_with_weight} have such a"):
+            ResidualQuantiles(LIGHT, random_state=0).fit(FULL, Y, weights)
+        with pytest.raises(ValueError, match=f"on {n_with_weight} have such a weight, all in one of 10 folds"):
+            CQR(LIGHT, calibration="cross", random_state=0).fit(FULL, Y, sample_weight=weights)
+
+
+def test_auto_icqr_refuses_what_its_several_models_can_not_share() -> None:
+    for unknown in ({"foo": 3}, {"eval_set": [(FULL, Y)], "sample_weight": np.ones(300)}):
+        with pytest.raises(TypeError, match=f"share one fit parameter only: sample_weight, got {next(iter(unknown))}"):
+            AutoICQR(LIGHT, random_state=0).fit(FULL, Y, **unknown)
+    for inner in (ResidualQuantiles(LIGHT), make_pipeline(StandardScaler(), ResidualQuantiles(LIGHT))):
+        with pytest.raises(ValueError, match=r"write AutoICQR\(LGBMRegressor\(\)\) instead of AutoICQR\(Resid"):
+            AutoICQR(inner, random_state=0).fit(FULL, Y)
 
 
 def test_models_that_are_fitted_already_are_refused() -> None:

@@ -75,7 +75,7 @@ class CrossFitted(BaseEstimator):
         n_jobs: int | None = None,
     ) -> Self:
         """Fit a model without each fold. Fit parameters with one value per row are split with the rows."""
-        folds = cut_folds(len(y), self.n_folds, seed)
+        folds = cut_folds(len(y), self.n_folds, seed, (fit_params or {}).get("sample_weight"))
         everything = np.arange(len(y))
         kept = [np.setdiff1d(everything, fold, assume_unique=True) for fold in folds]
         self.models_ = self._fit_on(kept, X, y, fit_params or {}, n_jobs)

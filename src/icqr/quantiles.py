@@ -404,8 +404,10 @@ def prefit(*, lower: Any = None, median: Any = None, upper: Any = None, levels: 
 # -- Out-of-fold predictions -----------------------------------------------------------------------------------------
 
 
-def cut_folds(n: int, n_folds: int, seed: int | None) -> list[IntArray]:
+def cut_folds(n: int, n_folds: int, seed: int | None, sample_weight: Any = None) -> list[IntArray]:
     """Cut n rows into folds at random; each fold is the positions of its rows, in ascending order.
+
+    With weights, some rows with a weight must be left outside of each fold.
 
     Examples
     --------
@@ -415,7 +417,16 @@ def cut_folds(n: int, n_folds: int, seed: int | None) -> list[IntArray]:
     if n < 2:
         raise ValueError(f"rows to train on must be at least 2 to be cut into folds, got n_samples={n}; give more rows")
     order = np.random.default_rng(seed).permutation(n)
-    return [np.sort(fold) for fold in np.array_split(order, min(n_folds, n))]
+    folds = [np.sort(fold) for fold in np.array_split(order, min(n_folds, n))]
+    if sample_weight is not None:
+        counts = np.asarray(sample_weight) > 0
+        if max(counts[fold].sum() for fold in folds) == counts.sum():
+            raise ValueError(
+                f"sample_weight must be above 0 in rows of several folds, but of {n} rows to train on {counts.sum()} "
+                f"have such a weight, all in one of {len(folds)} folds: a model without that fold would learn from "
+                "nothing; give more rows a weight"
+            )
+    return folds
 
 
 def cross_fit(
@@ -461,7 +472,7 @@ def cross_fit(
     >>> len(models), median.shape
     (5, (200, 1))
     """
-    folds = cut_folds(len(y), n_folds, seed)
+    folds = cut_folds(len(y), n_folds, seed, (fit_params or {}).get("sample_weight"))
     unfitted = without_checkpoints(clone(model))
     tasks = (delayed(_fit_without)(clone(unfitted), X, y, levels, fold, fit_params or {}) for fold in folds)
     models = Parallel(n_jobs=n_jobs)(tasks)

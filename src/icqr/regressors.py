@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
-from icqr._libraries import copied, seeded
+from icqr._libraries import copied, core_of, seeded
 from icqr._messages import warn
 from icqr._predicting import (
     APPROXIMATE,
@@ -826,6 +826,12 @@ class AutoICQR(ICQR):
         -------
         self
         """
+        unknown = [name for name, value in fit_params.items() if name != "sample_weight" and value is not None]
+        if unknown:
+            raise TypeError(
+                f"AutoICQR fits several models, which share one fit parameter only: sample_weight, got {unknown[0]}; "
+                "set parameters of the estimator itself, or use ICQR, which passes fit parameters on"
+            )
         calibrates = {"auto": "few", "split": "share", "cross": "cross"}.get(self.calibration, "few")
         train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
         crosses = calibration is train  # all rows train and calibrate
@@ -867,6 +873,13 @@ class AutoICQR(ICQR):
             raise ValueError(
                 "AutoICQR fits its estimator on folds, and can't with one that is fitted already; give it unfitted, or "
                 "use ICQR(…, partition='auto'), which takes fitted models"
+            )
+        if isinstance(core_of(bare(self.estimator)).model, ResidualQuantiles):
+            raise ValueError(
+                "estimator: AutoICQR puts ResidualQuantiles around its estimator itself, and takes none, got "
+                f"{bare(self.estimator)!r}; write AutoICQR(LGBMRegressor()) instead of "
+                "AutoICQR(ResidualQuantiles(LGBMRegressor())), or with settings of your own "
+                "ICQR(ResidualQuantiles(…), conformity='cqr-m', partition='auto')"
             )
 
 

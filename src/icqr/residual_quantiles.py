@@ -63,10 +63,11 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     centre : "stack", estimator, or list of estimators, default="stack"
         What predicts the centre. "stack" mixes the estimator with squared loss (or its median, if it has no mean), a
         smooth model and a linear one (`SmoothRidge`), and for skewed y a small model of the median; each steps aside
-        where it can't work. Or give regressors of the mean of your own; several are mixed.
+        where it can't work. Or give unfitted regressors of the mean of your own; several are mixed.
     effort : {"quick", "thorough"}, default="quick"
-        "thorough" fits the estimator's mean in five folds instead of three, and always adds a small model of the median
-        and a forest (ExtraTrees) to the stack.
+        "thorough" fits the estimator's mean in five folds instead of three, and adds to the stack a forest (ExtraTrees)
+        and, whatever y is like, a small model of the median if the library has one. It changes the stack only: with a
+        `centre` of your own, effort makes no difference.
     random_state : int, RandomState or None
         Seed for the folds, and for models that have no seed of their own.
     n_jobs : int, optional
@@ -164,8 +165,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     ) -> list[CrossFitted]:
         """Return the models of the centre, unfitted."""
         if not isinstance(self.centre, str):
-            given = self.centre if isinstance(self.centre, list | tuple) else [self.centre]
-            return [CrossFitted(PointModel(seeded(estimator, seed))) for estimator in given]
+            return [CrossFitted(PointModel(seeded(estimator, seed))) for estimator in self._own_centres()]
 
         core, is_thorough = core_of(model.estimator), self.effort == "thorough"
         mean = None if model.level_parameter is not None else mean_copy(model.estimator)
@@ -187,6 +187,10 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
             members += [FittedOnce(PointModel(other)) for other in others]
         return members
 
+    def _own_centres(self) -> list[Any]:
+        """Return the user's own models of the centre."""
+        return list(self.centre) if isinstance(self.centre, list | tuple) else [self.centre]
+
     def _residual_model(self, model: QuantileModel) -> QuantileModel:
         small = small_copy(model.estimator) if model.level_parameter is None else model.estimator
         return QuantileModel(small, model.level_parameter, self.n_jobs)
@@ -195,8 +199,16 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         """Raise before any fit if a parameter is wrong, if the estimator can't be used here, or a column can't."""
         if self.effort not in EFFORTS:
             raise ValueError(f"effort must be one of {', '.join(map(repr, EFFORTS))}, got {self.effort!r}")
-        if isinstance(self.centre, str) and self.centre != "stack":
-            raise ValueError(f"centre must be 'stack', a regressor or a list of regressors, got {self.centre!r}")
+        own = self._own_centres()
+        if self.centre != "stack" and not (own and all(map(_is_regressor, own))):
+            raise ValueError(
+                f"centre must be 'stack', a regressor or a list of regressors, got {self.centre!r}; for example "
+                "centre=LinearRegression()"
+            )
+        if self.centre != "stack" and any(map(is_prefit, own)):
+            raise ValueError(
+                f"centre is fitted on folds, and can't be fitted already, got {self.centre!r}; give it unfitted"
+            )
         if is_prefit(model.estimator):
             raise ValueError(
                 "ResidualQuantiles fits its estimator on folds, and can't with one that is fitted already; give the "
@@ -236,9 +248,8 @@ def is_skewed(y: FloatArray, sample_weight: FloatArray | None = None) -> bool:
         order = np.argsort(y)
         total = np.cumsum(sample_weight[order])
         median = y[order][np.searchsorted(total, total[-1] / 2)]
-    distances = y - median
-    mean, spread = (np.average(values, weights=sample_weight) for values in (distances, np.abs(distances)))
-    return bool(abs(mean) > 0.2 * spread)
+    distances = y - median if sample_weight is None else sample_weight * (y - median)
+    return bool(abs(distances.mean()) > 0.2 * np.abs(distances).mean())
 
 
 def small_of(estimator: Any) -> Any | None:
@@ -261,6 +272,10 @@ def around(estimator: Any, bounds: ResidualQuantiles) -> Any:
     if isinstance(estimator, TransformedTargetRegressor):
         return copied(estimator).set_params(regressor=around(estimator.regressor, bounds))
     return clone(bounds).set_params(estimator=estimator)
+
+
+def _is_regressor(model: Any) -> bool:
+    return not isinstance(model, type) and hasattr(model, "fit") and hasattr(model, "predict")
 
 
 def _with_column(X: Table, centre: FloatArray) -> Table:
