@@ -12,7 +12,7 @@ from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.pipeline import make_pipeline
@@ -158,6 +158,21 @@ def test_the_smooth_model_tells_what_it_predicts_for_a_row_without_it() -> None:
             assert model.oob_prediction_[row] == pytest.approx(scaled[row] @ slopes + intercept, rel=1e-9)
     model = SmoothRidge(max_rows=40, random_state=0).fit(Z, y)
     assert (model.oob_prediction_ == model.predict(Z)).sum() == 20  # rows that were not drawn are new to it
+
+
+def test_rows_that_every_tree_drew_get_the_mean_of_the_others_predictions() -> None:
+    def two_trees(_: int, **parameters: Any) -> Any:
+        return ExtraTreesRegressor(2, **parameters)
+
+    with mock.patch("icqr.residual_quantiles.ExtraTreesRegressor", two_trees), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ResidualQuantiles(LIGHT, effort="thorough", random_state=0).fit(ARRAY, Y)
+        forest = clone(model.centre_.members[-1]).fit(ARRAY, Y, seed=0)
+    drawn = [np.bincount(rows, minlength=300) > 0 for rows in forest.models_[0].estimators_samples_]
+    known = np.all(drawn, axis=0)
+    assert 50 < known.sum() < 200
+    np.testing.assert_allclose(forest.out_of_fold_[known], forest.out_of_fold_[~known].mean())
+    assert np.ptp(forest.out_of_fold_[~known]) > 1
 
 
 def test_models_step_aside_where_they_can_not_work() -> None:

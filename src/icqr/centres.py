@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -166,8 +167,20 @@ class FittedOnce(CrossFitted):
         n_jobs: int | None = None,
     ) -> Self:
         """Fit the model once, on all rows; it has a seed of its own."""
-        self.models_ = self._fit_on([np.arange(len(y))], X, y, fit_params or {}, n_jobs)
-        out_of_bag = vars(self.models_[0]).pop("oob_prediction_")  # taken out, so that a file has them once
+        with warnings.catch_warnings():
+            # The warning is about rows that every tree of a forest drew. They are filled in below.
+            warnings.filterwarnings("ignore", "Some inputs do not have OOB scores", UserWarning)
+            self.models_ = self._fit_on([np.arange(len(y))], X, y, fit_params or {}, n_jobs=None)
+        (model,) = self.models_
+        out_of_bag = vars(model).pop("oob_prediction_")  # taken out, so that a file has them once
+        if hasattr(model, "estimators_samples_"):
+            # A row that every tree drew has no prediction by trees without it. It gets the mean of the other rows'.
+            known = np.ones(len(y), dtype=np.bool_)
+            for drawn in model.estimators_samples_:
+                known &= np.bincount(drawn, minlength=len(y)) > 0
+            if known.any():
+                others = self.model_.scale_.scaled(y) if known.all() else out_of_bag[~known]
+                out_of_bag[known] = others.mean()
         self.out_of_fold_ = self.model_.scale_.unscaled(out_of_bag)
         return self
 
