@@ -152,6 +152,18 @@ def test_what_is_promised_is_the_theorem_s_bound() -> None:
     assert least_coverage(np.ones(5, dtype=int), 0.9, is_alone=False) == 0
 
 
+def test_where_theory_promises_nothing_it_is_said() -> None:
+    model = CQR(LIGHT, 0.5, calibration="cross", random_state=0).fit(X, Y)
+    assert str(model.certificate()) == (
+        "Coverage about 0.5 in practice, cross-validated (CV+); in theory nothing is promised."
+    )
+    sentence = summarize(model)["verdict"]["sentence"]
+    assert sentence.startswith("The model covers about 50 % in practice, in theory no promise;")
+    rows = X.assign(kind=["rare"] * 5 + ["few"] * 85 + ["often"] * 150)
+    groups = ICQR(LIGHT, 0.5, calibration="cross", partition=GroupPartition("kind"), symmetric=False, random_state=0)
+    assert str(groups.fit(rows, Y).certificate()).endswith("; in theory nothing is promised.")
+
+
 def test_any_coverage_from_one_fit_and_intervals_nest() -> None:
     model = AutoICQR(LIGHT, calibration="cross", random_state=0).fit(X, Y)
     intervals = model.predict_interval(NEW, coverage=[0.5, 0.8, 0.9, 0.95])

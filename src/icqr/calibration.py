@@ -342,7 +342,10 @@ class Calibration:
             # such a row out, and it is a new row in an empty group. In expectation, new rows are there no more often.
             without_promise += int((self.sizes[:-1] == 1).sum())
         unpromised = 0.0 if keeps_promise else without_promise / max(int(self.sizes.sum()), 1)
-        return Certificate(float(coverage), self.guarantee, table, unpromised)
+        # The share is counted on calibration rows. A small group drew few of them, so its true share may be larger. The
+        # promise holds all the same, because the group's largest score alone covers n / (n + 1) of its rows.
+        marginal = max(float(coverage) - unpromised, 0.0)
+        return Certificate(float(coverage), self.guarantee, table, unpromised, marginal)
 
     def _ranks(self, coverage: float | Fraction, groups: IntArray) -> tuple[IntArray, NDBool]:
         """Return the ranks of these groups' offsets, and which groups have fewer scores than that."""
@@ -537,7 +540,8 @@ class NoCalibration(Calibration):
         self._check_own(coverage)
         row: dict[str, Any] = {"group": 0, "n": 0, "rank": 0, "offset_lower": 0.0, "offset_upper": 0.0, "promised": 0.0}
         row |= {"guarantee": self.guarantee, "band_lower": math.nan, "band_upper": math.nan}
-        return Certificate(float(self.coverage), self.guarantee, pd.DataFrame([row, {**row, "group": -1}]), 1.0)
+        table = pd.DataFrame([row, {**row, "group": -1}])
+        return Certificate(float(self.coverage), self.guarantee, table, unpromised=1.0, marginal=0.0)
 
     def check_enough(self, coverage: float | Fraction) -> None:
         """Do nothing: no calibration rows are needed."""
@@ -595,19 +599,15 @@ class Certificate:
         the coverage that a calibration set of this size gives.
     unpromised : float
         Share of calibration rows in groups for which nothing is promised.
+    marginal : float
+        What is promised for all rows together: the coverage minus the share of rows without a promise.
     """
 
     coverage: float
     guarantee: str
     groups: pd.DataFrame
     unpromised: float
-
-    @property
-    def marginal(self) -> float:
-        """What is promised for all rows together: the coverage minus the share of rows without a promise."""
-        # The share is counted on calibration rows. A small group drew few of them, so its true share may be larger. The
-        # promise holds all the same, because the group's largest score alone covers n / (n + 1) of its rows.
-        return max(self.coverage - self.unpromised, 0.0)
+    marginal: float
 
     def __str__(self) -> str:
         sentence = f"Coverage {self.coverage:g}, {self.guarantee}"
@@ -617,10 +617,11 @@ class Certificate:
         without_promise = int((self.groups["promised"].iloc[:-1] == 0).sum())
         if without_promise == 0 and self.unpromised == 0:
             return sentence
+        over_all = f"at least {self.marginal:.1%} is promised, if such rows stay as frequent"
         return (
             f"{sentence} {without_promise} of {len(self.groups) - 1} groups, with {self.unpromised:.1%} of the "
-            f"calibration rows, are too small for a promise; over all rows at least {self.marginal:.1%} is promised, "
-            "if such rows stay as frequent."
+            f"calibration rows, are too small for a promise; over all rows "
+            f"{over_all if self.marginal > 0 else 'nothing is promised'}."
         )
 
 

@@ -231,7 +231,7 @@ class CrossCalibration(Calibration):
             }
         )
         unpromised = 0.0 if keeps_promise else float(share[small].sum())
-        return CrossCertificate(float(coverage), self.guarantee, table, unpromised, least=float(share @ promised))
+        return CrossCertificate(float(coverage), self.guarantee, table, unpromised, marginal=float(share @ promised))
 
     def _least_coverage(self, folds: IntArray, coverage: float | Fraction, is_alone: bool) -> float:
         """Return what is promised in a group whose scores are of these folds."""
@@ -242,28 +242,19 @@ class CrossCalibration(Calibration):
         return max(2 * least_coverage(sizes, offset_level(coverage, symmetric=False), is_alone) - 1, 0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CrossCertificate(Certificate):
-    """What cross-calibration promises at one coverage.
+    """What cross-calibration promises at one coverage; see `Certificate`.
 
-    Attributes
-    ----------
-    least : float
-        The coverage that the theorem promises for all rows together, if groups stay as frequent; in practice it is
-        about the coverage asked for.
+    `marginal` is the coverage that the theorem promises for all rows together, if groups stay as frequent. In practice
+    it is about the coverage asked for.
     """
 
-    least: float
-
-    @property
-    def marginal(self) -> float:
-        """What is promised for all rows together."""
-        return self.least
-
     def __str__(self) -> str:
+        about = f"Coverage about {self.coverage:g} in practice, {self.guarantee}"
+        if self.marginal == 0:
+            return f"{about}; in theory nothing is promised."
         sentence = (
-            f"Coverage about {self.coverage:g} in practice, {self.guarantee}; at least {self.marginal:.1%} is "
-            "promised, if new rows come from where these rows came from."
+            f"{about}; at least {self.marginal:.1%} is promised, if new rows come from where these rows came from."
         )
         if self.unpromised == 0:
             return sentence

@@ -82,9 +82,10 @@ def model_facts(name: str, model: IntervalRegressor | None) -> dict[str, Any]:
     if certificate.unpromised and certificate.guarantee != NOT_CALIBRATED:
         is_cross = isinstance(certificate, CrossCertificate)
         least = percent(certificate.marginal) if is_cross else promise(certificate.marginal)
+        over_all = f"at least {least} is promised, if such rows stay as frequent"
         facts["exception"] = (
             f"{percent(certificate.unpromised)} of the calibration rows are in groups too small for a promise; over "
-            f"all rows at least {least} is promised, if such rows stay as frequent."
+            f"all rows {over_all if certificate.marginal > 0 else 'nothing is promised'}."
         )
     return {key: value for key, value in facts.items() if value is not None}
 
@@ -119,8 +120,8 @@ def promised_words(certificate: Certificate) -> str:
     if not isinstance(certificate, CrossCertificate):
         return f"{promise(certificate.coverage)} promised"
     roughly = " (approximate)" if certificate.guarantee == CROSS_APPROXIMATE else ""
-    least = percent(certificate.marginal)
-    return f"about {promise(certificate.coverage)} in practice, at least {least} promised{roughly}"
+    least = f"at least {percent(certificate.marginal)} promised" if certificate.marginal > 0 else "in theory no promise"
+    return f"about {promise(certificate.coverage)} in practice, {least}{roughly}"
 
 
 def _shares_of_centre(model: IntervalRegressor) -> str:
