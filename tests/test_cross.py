@@ -173,10 +173,9 @@ def test_any_coverage_from_one_fit_and_intervals_nest() -> None:
     np.testing.assert_array_equal(intervals[:, :, 2], model.predict_interval(NEW))
 
 
-def test_few_rows_are_cross_calibrated_by_default_and_splitting_them_is_remarked_on() -> None:
+def test_few_rows_are_cross_calibrated_by_default() -> None:
     assert isinstance(AutoICQR(LIGHT, random_state=0).fit(X, Y).calibration_, CrossCalibration)
-    with pytest.warns(UserWarning, match=r"With fewer than 1,000 rows, calibration='cross' .* gives better"):
-        split = AutoICQR(LIGHT, calibration="split", random_state=0).fit(X, Y)
+    split = AutoICQR(LIGHT, calibration="split", random_state=0).fit(X, Y)  # which needs no warning
     assert not isinstance(split.calibration_, CrossCalibration)
     own = AutoICQR(LIGHT, random_state=0).fit(X[:150], Y[:150], X_calibration=X[150:], y_calibration=Y[150:])
     assert not isinstance(own.calibration_, CrossCalibration)
@@ -376,7 +375,7 @@ def test_what_can_not_be_is_refused() -> None:
 
 @pytest.mark.parametrize("options", [{"ties": "random"}, {"partition": KMeansPartition(choose=2, data="calibration")}])
 def test_few_rows_are_split_where_cross_calibration_can_not_be(options: dict[str, Any]) -> None:
-    for calibration in ("auto", "split"):  # and nobody is told to do what can't be done
+    for calibration in ("auto", "split"):
         model = AutoICQR(LIGHT, calibration=calibration, random_state=0, **options).fit(X, Y)
         assert type(model.calibration_) is Calibration
         assert model.calibration_.sizes.sum() == 80

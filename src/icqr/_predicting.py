@@ -95,6 +95,7 @@ class Prepared(NamedTuple):
     calibration: Rows
     fit_params: dict[str, Any]
     seeds: Seeds
+    crosses: bool  # all rows train and calibrate, by cross-calibration
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):
@@ -460,13 +461,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         X_calibration: ArrayLike | None,
         y_calibration: ArrayLike | None,
         fit_params: dict[str, Any],
-        calibrates: str,
+        calibration: str | None = None,
     ) -> Prepared:
         """Check every parameter and row before any work starts, and split the rows.
 
-        `calibrates` says which rows calibrate if the user gives none: a "share" of them, "all", or "none"; with "cross"
-        all rows train and calibrate, and the user may give none. "few" is "cross" below `FEW_ROWS` rows where that can
-        be, and else "share".
+        `calibration` is the method's parameter of this name: "split", "cross", or "auto", which is "cross" below
+        `FEW_ROWS` rows where that can be, and else "split". Or it is "all", if the model needs no training rows, so
+        that all rows calibrate; or "none".
         """
         self._check_parameters()
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -497,30 +498,31 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             rows = replace(rows, X=settle_kinds(rows.X))
 
         check_pair(X_calibration, y_calibration)
-        why_not = self._why_not_cross(X_calibration)
-        if calibrates == "cross" and why_not is not None:
+        how, why_not = calibration or self.calibration, self._why_not_cross(X_calibration)
+        if how == "cross" and why_not is not None:
             raise ValueError(why_not)
-        if calibrates == "few":
-            calibrates = "cross" if why_not is None and len(rows) < FEW_ROWS else "share"
-        train = calibration = rows
+        if how == "auto":
+            how = "cross" if why_not is None and len(rows) < FEW_ROWS else "split"
+        train = scored = rows
         if X_calibration is not None:
             with naming("calibration rows"):
-                calibration = self._check_rows(X_calibration, y_calibration)
-            _warn_of_known_rows(train, calibration)
-        elif calibrates == "share":
-            train, calibration = rows.split(self.calibration_size, seeds.split)
-        if calibrates != "none":
-            self._check_enough(calibration)
+                scored = self._check_rows(X_calibration, y_calibration)
+            _warn_of_known_rows(train, scored)
+        elif how == "split":
+            train, scored = rows.split(self.calibration_size, seeds.split)
+        if how != "none":
+            self._check_enough(scored)
 
         # Find bad values now (text among numbers, infinity), not after the model is fitted. Rows are still in the order
         # in which they came, so that an error names the right one.
         encoder = Encoder(bare(self.estimator), rows.X)
         if X_calibration is not None:
             with naming("calibration rows"):
-                encoder.encode(calibration.X)
+                encoder.encode(scored.X)
         params = self._route(fit_params, len(rows))
         self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
-        return Prepared(train, calibration, _check_method_params(rows.X, params, indices=train.index), seeds)
+        params = _check_method_params(rows.X, params, indices=train.index)
+        return Prepared(train, scored, params, seeds, crosses=how == "cross")
 
     def _check_parameters(self) -> None:
         check_coverage(self.coverage)

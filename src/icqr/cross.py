@@ -22,7 +22,7 @@ from icqr._tables import FloatArray, IntArray, Table
 from icqr.calibration import Calibration, Certificate, conformal_rank, offset_level
 from icqr.conformity import Conformity
 from icqr.novelty import Novelty
-from icqr.quantiles import PointModel, QuantileModel, cross_fit, cut_folds
+from icqr.quantiles import PointModel, QuantileModel, cross_fit
 
 #: Cross-calibration cuts the rows into this many folds.
 FOLDS = 10
@@ -74,12 +74,12 @@ class FoldModels(BaseEstimator):
         n_jobs: int | None = None,
     ) -> Self:
         """Fit a model without each fold."""
-        self.models_, self.out_of_fold_ = cross_fit(
+        self.models_, self.out_of_fold_, folds = cross_fit(
             self.model, X, y, levels, seed, fit_params, n_jobs, n_folds=self.n_folds
         )
         self.levels_ = self.models_[0].levels_
         self.fold_of_ = np.empty(len(y), dtype=np.intp)
-        for place, fold in enumerate(cut_folds(len(y), self.n_folds, seed)):
+        for place, fold in enumerate(folds):
             self.fold_of_[fold] = place
         return self
 

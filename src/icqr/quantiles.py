@@ -438,7 +438,7 @@ def cross_fit(
     fit_params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
     n_folds: int = FOLDS,
-) -> tuple[list[Any], FloatArray]:
+) -> tuple[list[Any], FloatArray, list[IntArray]]:
     """Fit a quantile model without each of some random folds, and predict that fold with it.
 
     Parameters
@@ -464,13 +464,15 @@ def cross_fit(
         The fitted models, one for each fold.
     predictions : array of shape (n, levels)
         Each row's prediction by the model that was fitted without it.
+    folds : list of arrays
+        The positions of each fold's rows.
 
     Examples
     --------
     >>> X = np.linspace(0, 1, 200)[:, None]
-    >>> models, median = cross_fit(QuantileModel(), X, X.ravel(), levels=(0.5,), seed=0)
-    >>> len(models), median.shape
-    (5, (200, 1))
+    >>> models, median, folds = cross_fit(QuantileModel(), X, X.ravel(), levels=(0.5,), seed=0)
+    >>> len(models), median.shape, len(folds[0])
+    (5, (200, 1), 40)
     """
     folds = cut_folds(len(y), n_folds, seed, (fit_params or {}).get("sample_weight"))
     unfitted = without_checkpoints(clone(model))
@@ -479,7 +481,7 @@ def cross_fit(
     predictions = np.empty((len(y), len(levels)))
     for fitted, fold in zip(models, folds, strict=True):
         predictions[fold] = fitted.predict(take_rows(X, fold))
-    return models, predictions
+    return models, predictions, folds
 
 
 def without_checkpoints(model: Any) -> Any:

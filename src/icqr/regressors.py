@@ -20,7 +20,6 @@ from icqr._libraries import copied, core_of, seeded
 from icqr._messages import warn
 from icqr._predicting import (
     APPROXIMATE,
-    FEW_ROWS,
     GROUPWISE,
     MARGINAL,
     NOT_CALIBRATED,
@@ -134,8 +133,8 @@ class Naive(IntervalRegressor):
         -------
         self
         """
-        calibrates = "all" if is_prefit(self.estimator) else "share"
-        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
+        how = "all" if is_prefit(self.estimator) else "split"
+        train, calibration, params, seeds, _ = self._prepare(X, y, X_calibration, y_calibration, fit_params, how)
 
         # 1. Fit the regressor.
         regressor = seeded(bare(self.estimator), seeds.model)
@@ -202,7 +201,7 @@ class QR(IntervalRegressor):
         calibration = [fit_params.pop(name, None) for name in ("X_calibration", "y_calibration")]
         if any(rows is not None for rows in calibration):
             raise ValueError(NO_CALIBRATION)
-        train, _, params, seeds = self._prepare(X, y, None, None, fit_params, calibrates="none")
+        train, _, params, seeds, _ = self._prepare(X, y, None, None, fit_params, calibration="none")
 
         # 1. Estimate the conditional quantiles.
         levels = quantile_levels(self.coverage, self.side)
@@ -327,19 +326,20 @@ class CQR(IntervalRegressor):
         self
         """
         # A fitted model needs no training rows, so all rows calibrate; scaled scores still need some for their scale.
-        calibrates = "all" if is_prefit(self.estimator) and self.conformity == "cqr" else "share"
-        calibrates = "cross" if self.calibration == "cross" else calibrates
-        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
+        needs_none = is_prefit(self.estimator) and self.conformity == "cqr" and self.calibration == "split"
+        train, calibration, params, seeds, crosses = self._prepare(
+            X, y, X_calibration, y_calibration, fit_params, "all" if needs_none else self.calibration
+        )
 
         # 1. Estimate the conditional quantiles.
         levels = quantile_levels(self.coverage, self.side)
-        self.model_ = _fit_bounds(self, self.estimator, train, levels, seeds, params, across=calibrates == "cross")
+        self.model_ = _fit_bounds(self, self.estimator, train, levels, seeds, params, crosses)
         bounds = self._count_crossings_and_set_floor(train)
         self._notice_collapse(train, bounds, seeds.model, params)
 
         # 2. and 3. Score the calibration rows; one offset for all rows.
         _put_into_one_group(self, train)
-        if calibrates == "cross":
+        if crosses:
             return self._calibrate_across(train, CROSS)
         return self._calibrate(calibration, MARGINAL)
 
@@ -514,14 +514,13 @@ class ICQR(IntervalRegressor):
         self
         """
         # The rows are checked and split into the paper's D_train and D_cal.
-        calibrates = "cross" if self.calibration == "cross" else "share"
-        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
+        train, calibration, params, seeds, crosses = self._prepare(X, y, X_calibration, y_calibration, fit_params)
         self._check_columns_can_group(train, calibration)
 
         # Part 1: estimate the conditional quantiles at α/2 and 1 - α/2, where α = 1 - coverage, and the median. The
         # paper asks for normalised sets: the model learns y centred and scaled (`target_scale`).
         levels = quantile_levels(self.coverage, self.side)
-        self.model_ = _fit_bounds(self, self.estimator, train, levels, seeds, params, across=calibrates == "cross")
+        self.model_ = _fit_bounds(self, self.estimator, train, levels, seeds, params, crosses)
         bounds = self._count_crossings_and_set_floor(train)
         self._notice_collapse(train, bounds, seeds.model, params)
 
@@ -537,9 +536,7 @@ class ICQR(IntervalRegressor):
 
         # Part 4: find each calibration row's group, score the row, and keep the scores of each group. Its offset q̂ is
         # the score of rank ceil((n + 1) coverage). Part 5, `predict_interval`, looks it up for the coverage asked for.
-        if calibrates == "cross":
-            return self._calibrate_across(train, self._guarantee(crosses=True))
-        return self._calibrate(calibration, self._guarantee(crosses=False))
+        return self._calibrate_by_group(train, calibration, crosses)
 
     def _column_weights(self, train: Rows, calibration: Rows, seed: int) -> FloatArray | None:
         """Return each column's share of the permutation importance; None if the partition needs no weights."""
@@ -641,15 +638,16 @@ class ICQR(IntervalRegressor):
             quantiles = cross_fit(model, train.X, train.y, self.model_.levels_, seed, params, self.n_jobs)[1]
         return train, bounds_from_quantiles(quantiles, self.coverage_, self.conformity_.side)
 
-    def _guarantee(self, crosses: bool) -> str:
-        """Return what is promised: less if groups were learned, or chosen, from the rows that are scored."""
+    def _calibrate_by_group(self, train: Rows, calibration: Rows, crosses: bool) -> Self:
+        """Keep the scores of each group. Less is promised if groups were learned, or chosen, from the scored rows."""
         if crosses:
             was_chosen = self._is_auto() and len(self.selection_) > 1
             is_fixed = not was_chosen and isinstance(self.partition_, GroupPartition | WholePartition)
-            return CROSS if is_fixed else CROSS_APPROXIMATE
+            return self._calibrate_across(train, CROSS if is_fixed else CROSS_APPROXIMATE)
         # Algorithm 3 as printed learns both from calibration rows; importance counts only where it was measured.
         learned = [self.partition_, self.importance] if hasattr(self, "importances_") else [self.partition_]
-        return APPROXIMATE if any(_data_of(part) == "calibration" for part in learned) else GROUPWISE
+        is_approximate = any(_data_of(part) == "calibration" for part in learned)
+        return self._calibrate(calibration, APPROXIMATE if is_approximate else GROUPWISE)
 
     def _why_not_cross(self, X_calibration: object) -> str | None:
         for name in ("importance", "partition"):
@@ -832,21 +830,13 @@ class AutoICQR(ICQR):
                 f"AutoICQR fits several models, which share one fit parameter only: sample_weight, got {unknown[0]}; "
                 "set parameters of the estimator itself, or use ICQR, which passes fit parameters on"
             )
-        calibrates = {"auto": "few", "split": "share", "cross": "cross"}.get(self.calibration, "few")
-        train, calibration, params, seeds = self._prepare(X, y, X_calibration, y_calibration, fit_params, calibrates)
-        crosses = calibration is train  # all rows train and calibrate
-        is_few = len(train) + len(calibration) < FEW_ROWS
-        if self.calibration == "split" and is_few and self._why_not_cross(X_calibration) is None:
-            warn(
-                f"With fewer than {FEW_ROWS:,} rows, calibration='cross' (the default then) usually gives better "
-                "intervals: it sets no rows aside. Its promise is weaker."
-            )
+        train, calibration, params, seeds, crosses = self._prepare(X, y, X_calibration, y_calibration, fit_params)
         self._check_columns_can_group(train, calibration)
 
         # 1. Bounds: a cross-fitted centre, and the quantiles of its residuals.
         bounds = around(self.estimator, ResidualQuantiles(effort=self.effort))
         levels = quantile_levels(self.coverage, self.side)
-        self.model_ = _fit_bounds(self, bounds, train, levels, seeds, params, across=crosses)
+        self.model_ = _fit_bounds(self, bounds, train, levels, seeds, params, crosses)
         seen = train.sample(MOST_SEEN, seeds.model)
         self._notice_collapse(seen, self._count_crossings_and_set_floor(seen), seeds.model, params)
 
@@ -856,9 +846,7 @@ class AutoICQR(ICQR):
         self._settle_groups(train, calibration, weights, seeds.partition)
 
         # 3. One offset for each group; `predict_interval` looks it up for the coverage asked for.
-        if crosses:
-            return self._calibrate_across(train, self._guarantee(crosses=True))
-        return self._calibrate(calibration, self._guarantee(crosses=False))
+        return self._calibrate_by_group(train, calibration, crosses)
 
     @classmethod
     def as_printed(cls, estimator: Any = None, coverage: float = 0.9, **parameters: Any) -> ICQR:
@@ -902,10 +890,10 @@ def _fit_bounds(
     levels: tuple[float, ...],
     seeds: Seeds,
     params: dict[str, Any],
-    across: bool,
+    crosses: bool,
 ) -> QuantileModel | FoldModels:
     """Fit the quantile model on all training rows, or a model without each fold of them."""
-    if not across:
+    if not crosses:
         return fit_quantiles(estimator, train, levels, seeds.model, method.n_jobs, params)
     model = as_quantile_model(estimator, seeds.model)
     return FoldModels(model).fit(train.X, train.y, levels, seeds.split, params, method.n_jobs)
