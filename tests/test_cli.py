@@ -199,7 +199,7 @@ def test_compare(icqr: Run) -> None:
     assert "120 rows to train, 60 to calibrate and 60 to compare on (50, 25 and 25 %, as in the paper)" in out
     assert re.findall(r"^(\S.*?)  .* \d+ of \d+ ", out, flags=re.MULTILINE) == METHODS
     assert (
-        "AutoICQR fits bounds of its own in two stages (a centre, then the quantiles of what it leaves) and chooses "
+        "AutoICQR fits bounds of its own in two stages (a centre, then the quantiles of the residuals) and chooses "
         'its groups from training rows (partition="auto"), here one group for all rows: coverage is promised over all '
         "rows together.\n"
     ) in out

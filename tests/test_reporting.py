@@ -273,7 +273,7 @@ def test_a_model_in_two_stages_claims_no_more_than_is_true(auto: Any, checked: t
     )
     (origin,) = summary["computed"]["models"]
     shares = re.fullmatch(
-        r"in two stages: a centre \((.*)\), then the quantiles of what it leaves on training rows that its models were "
+        r"in two stages: a centre \((.*)\), then the quantiles of the residuals of training rows that its models were "
         "fitted without, a fold at a time",
         origin["bounds"],
     )
@@ -339,7 +339,7 @@ def test_a_row_of_its_own_in_a_comparison(
     assert summary["seconds"]["Best <b>"] == 12.25
     (remark,) = summary["remarks"]
     assert remark.startswith(
-        "Best <b> fits bounds of its own in two stages (a centre, then the quantiles of what it leaves)"
+        "Best <b> fits bounds of its own in two stages (a centre, then the quantiles of the residuals)"
     )
     assert remark.endswith("groups by predicted difficulty: coverage is promised in each group.")
     shown = sections(page)

@@ -218,7 +218,7 @@ def test_auto_icqr_holds_in_every_group_at_the_fitted_coverage_and_at_another(se
 
 
 class OneLine(BaseEstimator):
-    """A line of a given slope, and the quantiles of what it leaves of the rows that it was fitted on."""
+    """A line of a given slope, and the quantiles of the residuals of the rows that it was fitted on."""
 
     def fit(self, X, y):
         self.left_ = y - 2 * X[:, 0]

@@ -381,7 +381,8 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
 
     def _standardised(self, X: FloatArray) -> FloatArray:
         Z = (np.where(np.isnan(X), self.fill_, X) - self.mean_) / self.spread_
-        return np.asarray(np.clip(Z, -4.0, 4.0) if self.n_landmarks else Z)  # a row far outside is near to none
+        # A row far out has no landmark near. It is moved to 4 standard deviations from the mean.
+        return np.asarray(np.clip(Z, -4.0, 4.0) if self.n_landmarks else Z)
 
     def _nearness(self, Z: FloatArray) -> FloatArray:
         # -|x - l|² / width, multiplied out, in one array: this is where the time goes.

@@ -1,4 +1,4 @@
-"""Bounds in two stages: a cross-fitted centre, then the quantiles of what it leaves."""
+"""Bounds in two stages: a cross-fitted centre, then the quantiles of the residuals."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ OTHER_LIBRARY = (
     "Not known here: the intervals came as numbers. This report only says whether they kept the promise on these rows."
 )
 TWO_STAGES = (
-    "in two stages: a centre ({}), then the quantiles of what it leaves on training rows that its models were fitted "
+    "in two stages: a centre ({}), then the quantiles of the residuals of training rows that its models were fitted "
     "without, a fold at a time"
 )
 
@@ -200,7 +200,7 @@ def remarks(models: Mapping[str, IntervalRegressor]) -> list[str]:
     for name, model in models.items():
         ways = []
         if two_stages(model) is not None:
-            ways.append("fits bounds of its own in two stages (a centre, then the quantiles of what it leaves)")
+            ways.append("fits bounds of its own in two stages (a centre, then the quantiles of the residuals)")
         if hasattr(model, "selection_"):
             ways.append(f'chooses its groups from training rows (partition="auto"), here {_chosen_groups(model)}')
         if ways:
