@@ -11,7 +11,8 @@ import pytest
 from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.linear_model import QuantileRegressor
+from sklearn.linear_model import LinearRegression, QuantileRegressor
+from sklearn.model_selection import PredefinedSplit
 
 import icqr.streaming
 from icqr import (
@@ -73,6 +74,34 @@ def _three(quantiles: Any, options: dict[str, Any]) -> Any:
     if options.get("side") != "upper":
         return quantiles
     return np.column_stack([np.full(len(quantiles), -np.inf), quantiles])
+
+
+class PointOnly(BaseEstimator):  # type: ignore[misc]
+    """A line, in place of each quantile: its scores are the distances from the line."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.line_ = LinearRegression().fit(X, y)
+        return self
+
+    def predict_quantiles(self, X: Any, levels: Any) -> Any:
+        return np.repeat(self.line_.predict(X)[:, None], len(levels), axis=1)
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])
+def test_it_agrees_with_mapie_on_the_same_folds(coverage: float) -> None:
+    mapie = pytest.importorskip("mapie.regression", reason="MAPIE is not installed")
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(size=(130, 2)), rng.uniform(size=(40, 2))  # folds of 13 rows
+    y = 3 * X[:, 0] + (1 + X[:, 1]) * rng.normal(size=130)
+    for ours, kind, theirs in (
+        (PointOnly(), "CrossConformalRegressor", LinearRegression()),
+        (QuantileRegressor(alpha=0.0), "CrossConformalizedQuantileRegressor", QuantileRegressor(alpha=0.0)),
+    ):
+        model = CQR(ours, coverage, calibration="cross", random_state=0).fit(X, y)
+        folds = PredefinedSplit(model.model_.fold_of_)
+        peer = getattr(mapie, kind)(theirs, confidence_level=coverage, method="plus", cv=folds, random_state=0)
+        intervals = peer.fit_conformalize(X, y).predict_interval(new)[1][:, :, 0]
+        np.testing.assert_allclose(model.predict_interval(new), intervals, atol=1e-9)
 
 
 def test_no_row_is_scored_by_a_model_that_has_seen_it() -> None:

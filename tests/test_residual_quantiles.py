@@ -85,11 +85,11 @@ def test_a_row_s_quantiles_come_from_models_that_have_not_seen_it() -> None:
     X, y = rng.uniform(size=(200, 1)), rng.normal(size=200)
     known = QuantileModel(by_heart).fit(X, y, LEVELS).predict(X)
     model = ResidualQuantiles(by_heart, centre=by_heart, random_state=0).fit(X, y)
-    unknown = model.out_of_fold(X, y, seed=0, fit_params={})
+    held, unknown = model.held_out(X, y, seed=0, fit_params={})
     assert np.abs(y - known[:, 1]).mean() < 0.1
-    assert np.abs(y - unknown[:, 1]).mean() > 0.5
+    assert np.abs(y[held] - unknown[:, 1]).mean() > 0.5
     # On noise, intervals of unseen rows hold less often than those of known ones.
-    assert coverage_score(y, unknown[:, [0, 2]]) < 0.9 < coverage_score(y, known[:, [0, 2]] + [-0.1, 0.1])
+    assert coverage_score(y[held], unknown[:, [0, 2]]) < 0.9 < coverage_score(y, known[:, [0, 2]] + [-0.1, 0.1])
 
 
 def test_quantiles_are_the_centre_plus_those_of_what_it_leaves() -> None:
@@ -263,6 +263,17 @@ def test_quantiles_are_sorted_before_the_centre_is_added_so_that_none_cross() ->
     y = X[:, 0] + np.random.default_rng(1).normal(size=1200)
     counts = [method(InTheWrongOrder(), random_state=0).fit(X, y).n_crossed_ for method in (CQR, AutoICQR)]
     assert counts == [{"train": 800, "calibration": 400}, {"train": 0, "calibration": 0}]
+
+
+def test_an_interval_of_lower_coverage_contains_the_median_in_every_row() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(600, 3))
+    y = X[:, 0] + (0.1 + X[:, 1]) * rng.gamma(2.0, size=600)
+    model = AutoICQR(LIGHT, 0.9, calibration="split", random_state=0).fit(X[:400], y[:400])
+    lower, upper = model.predict_interval(X, coverage=0.5).T
+    median = model.predict(X)
+    assert ((lower <= median) & (median <= upper)).all()
+    assert 0.35 < coverage_score(y[400:], np.column_stack([lower, upper])[400:]) < 0.65
 
 
 def test_icqr_weighs_the_columns_that_matter() -> None:
