@@ -67,7 +67,7 @@ class Library:
         Parameters that make a model predict the mean, by squared loss. None: it has no such setting.
     small : dict
         Parameters of a small model, for the quantiles of residuals; see `ResidualQuantiles`. Each key lists the
-        library's spellings of one. Empty: the model as it is.
+        library's spellings of one, the first that of the number of trees. Empty: the model as it is.
     """
 
     name: str = ""
@@ -337,6 +337,22 @@ def small_copy(estimator: Any) -> Any:
         for spellings, value in core.library.small.items()
     }
     return copied(estimator).set_params(**{core.prefix + name: value for name, value in settings.items()})
+
+
+def half_copy(estimator: Any) -> Any:
+    """Return a copy of a model of trees with half as many, or as it is if their number is not a parameter.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> half_copy(HistGradientBoostingRegressor()).max_iter
+    50
+    """
+    core = core_of(estimator)
+    params = core.model.get_params()
+    numbers = next(iter(core.library.small), ())  # the first setting of a small model is its number of trees
+    halves = {core.prefix + name: max(1, params[name] // 2) for name in numbers if isinstance(params.get(name), int)}
+    return copied(estimator).set_params(**halves)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +13,20 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
-from icqr._libraries import Encoder, Levels, copied, core_of, find_quantile_library, mean_copy, seeded, small_copy
+from icqr._libraries import (
+    Encoder,
+    Levels,
+    copied,
+    core_of,
+    find_quantile_library,
+    half_copy,
+    mean_copy,
+    seeded,
+    small_copy,
+)
 from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows
 from icqr.centres import CrossFitted, FittedOnce, Mixture, SmoothRidge
+from icqr.metrics import pinball_loss
 from icqr.quantiles import (
     MEDIAN,
     PointModel,
@@ -23,6 +34,7 @@ from icqr.quantiles import (
     as_quantile_model,
     bare,
     check_levels,
+    cross_fit,
     is_prefit,
     without_checkpoints,
 )
@@ -33,7 +45,80 @@ MOST_COLUMNS = 500
 MOST_HELD_OUT = 10_000
 #: The forest's trees draw at most this many rows each, which bounds its time and its size in a file.
 MOST_FOREST_ROWS = 20_000
+#: Weights of the larger of two models of the residuals, to choose from.
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 EFFORTS = ("quick", "thorough")
+
+
+class QuantileMixture(BaseEstimator):
+    """A mixture of quantile models, with weights from rows that the models have not seen.
+
+    A large model finds more of a spread that has much structure, and loses to a small one where there is little of it.
+    Each is fitted without one fold of the rows in turn. The weight of the second has the smallest pinball loss on these
+    folds.
+
+    Parameters
+    ----------
+    models : list of two QuantileModel
+        The models to mix.
+    n_folds : int, default=3
+        Number of folds. New rows get the mean of their models.
+    random_state : int, default=0
+        Seed for the folds.
+    n_jobs : int, optional
+        Number of folds to fit at the same time.
+
+    Attributes
+    ----------
+    folds_ : list of list of QuantileModel
+        The fitted models of each with a weight.
+    weights_ : array
+        The weights, which sum to 1.
+    out_of_fold_ : array of shape (n, levels)
+        Each training row's quantiles by models that were fitted without it.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> models = [QuantileModel(HistGradientBoostingRegressor(max_iter=n)) for n in (5, 50)]
+    >>> QuantileMixture(models).fit(X, X.ravel(), (0.05, 0.5, 0.95)).weights_
+    array([1.])
+    """
+
+    def __init__(
+        self, models: Sequence[QuantileModel], n_folds: int = 3, random_state: int = 0, n_jobs: int | None = None
+    ) -> None:
+        self.models = models
+        self.n_folds = n_folds
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Table, y: FloatArray, levels: Levels, **fit_params: Any) -> Self:
+        """Fit both models without each fold, and weigh them."""
+        self.levels_ = tuple(levels)
+        fits = [
+            cross_fit(model, X, y, levels, self.random_state, fit_params, self.n_jobs, self.n_folds)
+            for model in self.models
+        ]
+        first, second = (fit[1] for fit in fits)
+        losses = [
+            pinball_loss(y, first + share * (second - first), levels, sample_weight=fit_params.get("sample_weight"))
+            for share in SHARES
+        ]
+        share = SHARES[int(np.argmin(losses))]
+        self.out_of_fold_ = first + share * (second - first)
+        weights = np.array([1 - share, share])
+        self.folds_ = [fits[j][0] for j in np.flatnonzero(weights)]
+        self.weights_ = weights[weights > 0]
+        return self
+
+    def predict(self, X: Table, levels: Levels | None = None) -> FloatArray:
+        """Return (n, levels) quantiles, sorted in each row, for all fitted levels or some of them."""
+        parts = zip(self.folds_, self.weights_, strict=True)
+        # Sums in a fixed order: the last bits of a row don't depend on the rows that it comes with.
+        means = [weight * np.mean([model.predict(X, levels) for model in models], axis=0) for models, weight in parts]
+        return np.asarray(np.sum(means, axis=0))
 
 
 class ResidualQuantiles(RegressorMixin, BaseEstimator):
@@ -77,7 +162,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     ----------
     centre_ : Mixture
         The cross-fitted models of the centre and their weights.
-    residuals_ : QuantileModel
+    residuals_ : QuantileModel or QuantileMixture
         The model of the residuals' quantiles.
 
     Examples
@@ -123,7 +208,9 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
 
         # Stage 2: predict the residuals' quantiles, with the centre as one more column.
         rows = _with_column(X, self.centre_.out_of_fold_)
-        self.residuals_ = self._residual_model(model).fit(rows, y - self.centre_.out_of_fold_, self.levels, **params)
+        self.residuals_ = self._residual_model(model, fold_seed).fit(
+            rows, y - self.centre_.out_of_fold_, self.levels, **params
+        )
         return self
 
     def held_out(
@@ -131,11 +218,15 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     ) -> tuple[IntArray, FloatArray]:
         """Return some training rows, and their (rows, levels) sorted quantiles by models that were fitted without them.
 
-        The residuals' model is fitted once more for this, without at most half of the rows. One indirect trace of a row
-        remains: other rows' residuals come from centres that have seen it.
+        A single model of the residuals is fitted once more for this, without at most half of the rows. One indirect
+        trace of a row remains: other rows' residuals come from centres that have seen it.
         """
         n, centre = len(y), self.centre_.out_of_fold_
         order = np.random.default_rng(seed).permutation(n)
+        if isinstance(self.residuals_, QuantileMixture):
+            held = np.sort(order[:MOST_HELD_OUT])
+            return held, np.sort(centre[held, None] + self.residuals_.out_of_fold_[held], axis=1)
+
         held = np.sort(order[: min(n // 2, MOST_HELD_OUT)])
         kept = np.setdiff1d(np.arange(n), held)
         rows, residuals = _with_column(as_table(X), centre), y - centre
@@ -181,7 +272,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
             others = [smooth, SmoothRidge(n_landmarks=0, random_state=seed)]
             if is_thorough:
                 smooth.set_params(n_landmarks=300, max_rows=6000)
-                forest = ExtraTreesRegressor(30, min_samples_leaf=2, n_jobs=1, random_state=seed)
+                forest = ExtraTreesRegressor(20, min_samples_leaf=2, n_jobs=1, random_state=seed)
                 forest.set_params(bootstrap=True, max_samples=min(len(y), MOST_FOREST_ROWS), oob_score=True)
                 others.append(forest)
             members += [FittedOnce(PointModel(other)) for other in others]
@@ -191,9 +282,15 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         """Return the user's own models of the centre."""
         return list(self.centre) if isinstance(self.centre, list | tuple) else [self.centre]
 
-    def _residual_model(self, model: QuantileModel) -> QuantileModel:
-        small = small_copy(model.estimator) if model.level_parameter is None else model.estimator
-        return QuantileModel(small, model.level_parameter, self.n_jobs)
+    def _residual_model(self, model: QuantileModel, seed: int) -> QuantileModel | QuantileMixture:
+        """Return the model of the residuals' quantiles, unfitted."""
+        if model.level_parameter is not None or not core_of(model.estimator).library.small:
+            return QuantileModel(model.estimator, model.level_parameter, self.n_jobs)
+        small = QuantileModel(small_copy(model.estimator))
+        if self.effort == "quick":
+            return small.set_params(n_jobs=self.n_jobs)
+        larger = QuantileModel(half_copy(model.estimator))
+        return QuantileMixture([small, larger], random_state=seed, n_jobs=self.n_jobs)
 
     def _check_parameters(self, model: QuantileModel, X: Table) -> None:
         """Raise before any fit if a parameter is wrong, if the estimator can't be used here, or a column can't."""
