@@ -25,6 +25,7 @@ from icqr.datasets import make_heteroscedastic
 from icqr.importance import column_replacer
 from icqr.metrics import coverage_score, interval_score
 from icqr.neural import QuantileNetwork
+from icqr.residual_quantiles import QuantileMixture
 
 LEVELS = (0.05, 0.5, 0.95)
 HIST = HistGradientBoostingRegressor(max_iter=3, random_state=0)
@@ -113,6 +114,31 @@ def test_the_residuals_model_is_a_small_one_of_the_same_library() -> None:
     assert (small.n_estimators, small.num_leaves) == (40, 6)
     linear = ResidualQuantiles(QuantileRegressor(alpha=0.5), random_state=0).fit(ARRAY, Y)
     assert linear.residuals_.models_[0].alpha == 0.5
+
+
+def test_a_thorough_fit_mixes_a_small_and_a_larger_model_by_their_loss_on_rows_that_they_have_not_seen() -> None:
+    X, y = FULL, Y
+    model = ResidualQuantiles(HIST, effort="thorough", random_state=0).fit(X, y)
+    mixture = model.residuals_
+    small, larger = mixture.models
+    assert small.estimator.max_leaf_nodes == 6
+    assert larger.estimator.max_iter == 1  # half of three
+    assert mixture.weights_.sum() == 1
+    assert [len(folds) for folds in mixture.folds_] == [3] * len(mixture.weights_)
+    # Rows to choose groups with are those of the folds: nothing is fitted again.
+    held, quantiles = model.held_out(X, y, seed=0, fit_params={})
+    assert sorted(held) == list(range(len(y)))
+    centre = model.centre_.out_of_fold_[:, None]
+    np.testing.assert_array_equal(quantiles, np.sort(centre + mixture.out_of_fold_, axis=1))
+    # By hand: of five weights, the one with the smallest pinball loss.
+    rng = np.random.default_rng(0)
+    Z, z = rng.uniform(size=(600, 1)), rng.normal(size=600)
+    noise = QuantileMixture([QuantileModel(LIGHT), QuantileModel(LGBMRegressor(200, n_jobs=1, verbose=-1))])
+    assert noise.fit(Z, z, LEVELS).weights_.tolist() == [1.0]
+    step = 100 * np.floor(8 * Z[:, 0])
+    turned = QuantileMixture([QuantileModel(LGBMRegressor(n_estimators=1, n_jobs=1, verbose=-1)), *noise.models[1:]])
+    assert turned.fit(Z, step, LEVELS).weights_.tolist() == [1.0]
+    assert turned.folds_[0][0].estimator.n_estimators == 100
 
 
 # -- The centre ------------------------------------------------------------------------------------------------------

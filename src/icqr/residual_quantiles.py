@@ -271,8 +271,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         if features is not None and len(features.origins) <= MOST_COLUMNS:
             others = [smooth, SmoothRidge(n_landmarks=0, random_state=seed)]
             if is_thorough:
-                smooth.set_params(n_landmarks=300, max_rows=6000)
-                forest = ExtraTreesRegressor(20, min_samples_leaf=2, n_jobs=1, random_state=seed)
+                smooth.set_params(n_landmarks=300)
+                forest = ExtraTreesRegressor(15, min_samples_leaf=2, n_jobs=1, random_state=seed)
                 forest.set_params(bootstrap=True, max_samples=min(len(y), MOST_FOREST_ROWS), oob_score=True)
                 others.append(forest)
             members += [FittedOnce(PointModel(other)) for other in others]
