@@ -151,8 +151,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         where it can't work. Or give unfitted regressors of the mean of your own; several are mixed.
     effort : {"quick", "thorough"}, default="quick"
         "thorough" fits the estimator's mean in five folds instead of three, and adds to the stack a forest (ExtraTrees)
-        and, whatever y is like, a small model of the median if the library has one. It changes the stack only: with a
-        `centre` of your own, effort makes no difference.
+        and, whatever y is like, a small model of the median if the library has one. For the residuals' quantiles it
+        mixes the small model with one of half the estimator's trees.
     random_state : int, RandomState or None
         Seed for the folds, and for models that have no seed of their own.
     n_jobs : int, optional
@@ -286,11 +286,11 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         """Return the model of the residuals' quantiles, unfitted."""
         if model.level_parameter is not None or not core_of(model.estimator).library.small:
             return QuantileModel(model.estimator, model.level_parameter, self.n_jobs)
-        small = QuantileModel(small_copy(model.estimator))
+        small = small_copy(model.estimator)
         if self.effort == "quick":
-            return small.set_params(n_jobs=self.n_jobs)
-        larger = QuantileModel(half_copy(model.estimator))
-        return QuantileMixture([small, larger], random_state=seed, n_jobs=self.n_jobs)
+            return QuantileModel(small, n_jobs=self.n_jobs)
+        models = [QuantileModel(small), QuantileModel(half_copy(model.estimator))]
+        return QuantileMixture(models, random_state=seed, n_jobs=self.n_jobs)
 
     def _check_parameters(self, model: QuantileModel, X: Table) -> None:
         """Raise before any fit if a parameter is wrong, if the estimator can't be used here, or a column can't."""
