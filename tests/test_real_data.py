@@ -1,6 +1,7 @@
 """Real data: coverage of ICQR on held-out rows is what was promised, and the leak alarm rings where it should."""
 
 import os
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -84,7 +85,10 @@ def bounds(model, table, risk=0.0005):
 def test_coverage_is_what_was_promised_and_no_leak_is_cried(name, model):
     """Any other warning, so also a leak alarm, would fail this test."""
     X, X_test, y, y_test = read(SETS[name])
-    fitted = fit(MODELS[model], X, y)
+    # California's prices end at 500,001, where 5 % of them are, and XGBoost's upper bound stays there.
+    stays = (name, model) == ("california", "xgboost")
+    with pytest.warns(UserWarning, match=r"same 0\.95-quantile \(500001\)") if stays else nullcontext():
+        fitted = fit(MODELS[model], X, y)
     table = fitted.explain(X_test)
     assert (table["guarantee"] == "group-wise").all()
     low, high = bounds(fitted, table)
