@@ -142,6 +142,18 @@ def test_a_thorough_fit_mixes_a_small_and_a_larger_model_by_their_loss_on_rows_t
     assert turned.folds_[0][0].estimator.n_estimators == 200
 
 
+def test_a_thorough_model_is_the_same_from_a_file_with_more_tasks_and_row_by_row(tmp_path: Any) -> None:
+    X, y = make_heteroscedastic(1500, random_state=0, return_X_y=True)
+    estimator = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
+    one, two = (AutoICQR(estimator, effort="thorough", random_state=0, n_jobs=n).fit(X, y) for n in (None, 2))
+    assert len(one.model_.models_[0].residuals_.weights_) == 2
+    intervals = one.predict_interval(X)
+    np.testing.assert_array_equal(two.predict_interval(X), intervals)
+    np.testing.assert_array_equal(one.predict_interval(X.iloc[:1]), intervals[:1])
+    save(one, tmp_path / "model.icqr")
+    np.testing.assert_array_equal(load(tmp_path / "model.icqr").predict_interval(X), intervals)
+
+
 # -- The centre ------------------------------------------------------------------------------------------------------
 
 

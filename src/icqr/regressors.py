@@ -711,7 +711,7 @@ class AutoICQR(ICQR):
     coverage : float, default=0.9
         The share of intervals that should contain y, in each group.
     effort : {"quick", "thorough"}, default="quick"
-        "quick" takes about twice the time of `CQR`, "thorough" about five times, and ten times that where
+        "quick" takes up to twice the time of `CQR`, "thorough" up to five times, and ten times that where
         `calibration` is "cross"; see `ResidualQuantiles`.
     conformity : {"cqr", "cqr-r", "cqr-m"}, default="cqr-m"
         The score; see `CQR`. The default scales both bounds around the median, in proportion to their distance from it.
