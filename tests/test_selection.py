@@ -26,7 +26,7 @@ from icqr import (
 from icqr._rows import Rows
 from icqr.conformity import Conformity
 from icqr.datasets import make_heteroscedastic, make_sine_spread
-from icqr.metrics import excess_risk, interval_score, pinball_loss
+from icqr.metrics import interval_score, pinball_loss
 from icqr.selection import pinball, select
 
 LIGHT = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
@@ -229,16 +229,6 @@ def test_a_new_fit_forgets_the_old_choice(fitted: ICQR) -> None:
 def test_other_words_are_refused(partition: Any) -> None:
     with pytest.raises(ValueError, match=r"partition must be KMeansPartition\(\), .*'auto', or an object .* got"):
         ICQR(LIGHT, partition=partition, random_state=0).fit(X, Y)
-
-
-@pytest.mark.slow
-def test_it_helps_residual_quantiles_too() -> None:
-    model = ICQR(ResidualQuantiles(LIGHT), partition="auto", random_state=0).fit(X, Y)
-    assert len(model.selection_) > 2
-    one = CQR(ResidualQuantiles(LIGHT), random_state=0).fit(X, Y)
-    new, y = draw(4000)
-    risks = [excess_risk(y, m.predict_interval(new), new, coverage=0.9)["value"]["l1"] for m in (model, one)]
-    assert risks[0] < 0.75 * risks[1]
 
 
 # -- Models that are slow to predict ---------------------------------------------------------------------------------
