@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.linalg import block_diag
 from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state
@@ -23,8 +24,8 @@ MOST_WEIGHED = 20_000
 LEAST_WEIGHT = 0.01
 #: The ridge's penalties to choose from.
 PENALTIES = np.logspace(-7, 4, 34)
-#: How wide nearness is: this many times the number of columns.
-WIDTH = 6.0
+#: Rounds in which the columns' weights in a distance are learned.
+ROUNDS = 3
 #: Rows are predicted in blocks of this size, which stay in the processor's cache; a few rows in a smaller one.
 BLOCK, FEW = 2048, 64
 
@@ -285,22 +286,27 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
     """Ridge regression on the columns and on the nearness to some training rows: a smooth function of all columns.
 
     Trees cut straight lines and smooth functions into steps; here they are easy. Columns are standardised, missing
-    values get the median. The nearness to a landmark row l is ``exp(-|x - l|² / 6p)`` for p columns (the Nyström
-    approximation of a wide Gaussian kernel). The penalty is chosen by generalised cross-validation.
+    values get the median. With d the distance from a row to a landmark row, its nearness is ``exp(-d)`` for one half of
+    the landmarks and ``exp(-d²)`` for the other (the Nyström approximation of a Laplace and a Gaussian kernel): the
+    first follows rough functions, the second smooth ones. The penalty is chosen by generalised cross-validation.
+
+    In d a column weighs as much as the function changes along it: weights are learned in rounds, each from the slopes
+    of the function that the weights before gave (Radhakrishnan et al., Science 2024, "recursive feature machines").
 
     Parameters
     ----------
     n_landmarks : int, default=200
         Number of training rows to be near to; at most half of the rows. 0: a linear model.
-    max_rows : int, default=4000
-        Learn from at most this many rows, drawn at random.
+    max_rows : int, default=3000
+        Learn from at most this many rows, drawn at random; the columns' weights from a third of them.
     random_state : int, RandomState or None
         Seed for the rows and landmarks.
 
     Attributes
     ----------
     oob_prediction_ : array of shape (n,)
-        Each training row's prediction by a fit without it, in closed form. (The penalty is chosen with it.)
+        Each training row's prediction by a fit without it, in closed form. (The penalty and the columns' weights are
+        chosen with it.)
 
     Examples
     --------
@@ -313,7 +319,7 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
     def __init__(
         self,
         n_landmarks: int = 200,
-        max_rows: int = 4000,
+        max_rows: int = 3000,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_landmarks = n_landmarks
@@ -329,28 +335,34 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=True)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        rows = draw_rows(len(y), self.max_rows, rng)
+        rows = rng.permutation(np.flatnonzero(weights))[: self.max_rows]
         known = ~np.isnan(X[rows]).all(axis=0)
         self.fill_ = np.zeros(X.shape[1])
         self.fill_[known] = np.nanmedian(X[rows][:, known], axis=0)
         filled = np.where(np.isnan(X[rows]), self.fill_, X[rows])
         self.mean_, spread = filled.mean(axis=0), filled.std(axis=0)
         self.spread_ = np.where(spread > 0, spread, 1.0)
-        Z = self._standardised(filled)
 
-        self.landmarks_ = Z[rng.choice(len(Z), min(self.n_landmarks, len(Z) // 2), replace=False)]
-        features = Z
-        if len(self.landmarks_):
-            # The root of the inverse kernel on the landmarks makes the penalty that of the smooth function itself.
-            values, vectors = np.linalg.eigh(self._nearness(self.landmarks_))
-            kept = values > 1e-10 * values[-1]
-            roots = vectors[:, kept] / np.sqrt(values[kept])
-            features = np.column_stack([Z, self._nearness(Z) @ roots])
-        coefficients, self.intercept_, without = _ridge(features, np.asarray(y[rows], dtype=np.float64), weights[rows])
-        self.slopes_ = coefficients[: Z.shape[1]]
-        if len(self.landmarks_):
-            # Multiplied into the coefficients once, not into the features of every new row.
-            self.near_ = roots @ coefficients[Z.shape[1] :]
+        Z, target, weights = self._standardised(filled), np.asarray(y[rows], dtype=np.float64), weights[rows]
+        n_columns = Z.shape[1]
+        n_landmarks = min(self.n_landmarks, len(Z) // 2)
+        self.landmarks_ = np.empty((0, n_columns))
+        features, roots = Z, np.empty((0, 0))
+        if n_landmarks:
+            few = slice(max(self.max_rows // 3, 2))
+            self.scales_ = _column_scales(Z[few], target[few], weights[few], min(n_landmarks, len(Z[few])) // 2)
+            near = Z * self.scales_
+            self.landmarks_ = near[:n_landmarks]
+            n_sharp = n_landmarks // 2
+            roots = block_diag(
+                _inverse_root(_nearness(self.landmarks_[:n_sharp], self.landmarks_[:n_sharp], n_sharp)),
+                _inverse_root(_nearness(self.landmarks_[n_sharp:], self.landmarks_[n_sharp:], 0)),
+            )
+            features = np.column_stack([Z, _nearness(near, self.landmarks_, n_sharp) @ roots])
+        coefficients, self.intercept_, without = _ridge(features, target, weights)
+        self.slopes_ = coefficients[:n_columns]
+        # Multiplied into the coefficients once, not into the features of every new row.
+        self.near_ = roots @ coefficients[n_columns:]
 
         self.oob_prediction_ = np.empty(len(y))
         self.oob_prediction_[rows] = without
@@ -372,8 +384,8 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
                 # The last bits of a matrix product depend on its shape. With as many rows in all of them, a row's
                 # prediction does not depend on the rows that it comes with.
                 padded = np.zeros((BLOCK if len(Z) > FEW else FEW, Z.shape[1]))
-                padded[: len(Z)] = Z
-                nearness = self._nearness(padded)[: len(Z)]
+                np.multiply(Z, self.scales_, out=padded[: len(Z)])
+                nearness = _nearness(padded, self.landmarks_, len(self.landmarks_) // 2)[: len(Z)]
                 nearness *= self.near_
                 values += nearness.sum(axis=1)
             predicted[start : start + BLOCK] = values
@@ -384,18 +396,53 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
         # A row far out has no landmark near. It is moved to 4 standard deviations from the mean.
         return np.asarray(np.clip(Z, -4.0, 4.0) if self.n_landmarks else Z)
 
-    def _nearness(self, Z: FloatArray) -> FloatArray:
-        # -|x - l|² / width, multiplied out, in one array: this is where the time goes.
-        width = WIDTH * Z.shape[1]
-        nearness = Z @ (self.landmarks_.T * (2 / width))
-        nearness -= (Z**2).sum(axis=1)[:, None] / width
-        nearness -= (self.landmarks_**2).sum(axis=1) / width
-        return np.asarray(np.exp(nearness, out=nearness))
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _nearness(rows: FloatArray, landmarks: FloatArray, n_sharp: int) -> FloatArray:
+    """Return (rows, landmarks) nearness: exp(-distance) for the first `n_sharp` landmarks, exp(-distance²) for others."""
+    # Distances multiplied out, in one array: this is where the time goes.
+    nearness = rows @ (landmarks.T * -2)
+    nearness += (rows**2).sum(axis=1)[:, None]
+    nearness += (landmarks**2).sum(axis=1)
+    np.maximum(nearness, 0.0, out=nearness)
+    sharp = nearness[:, :n_sharp]
+    np.sqrt(sharp, out=sharp)
+    return np.asarray(np.exp(np.negative(nearness, out=nearness), out=nearness))
+
+
+def _inverse_root(kernel: FloatArray) -> FloatArray:
+    """Return the root of the inverse kernel on the landmarks: it makes the penalty that of the smooth function itself."""
+    values, vectors = np.linalg.eigh(kernel)
+    kept = values > 1e-10 * values[-1:]
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _column_scales(Z: FloatArray, y: FloatArray, weights: FloatArray, n_landmarks: int) -> FloatArray:
+    """Return what to multiply each column by, so that a distance of 1 is that of two rows drawn at random.
+
+    Begin with all columns alike. Fit a smooth function; a column's next weight is the function's root mean square slope
+    along it. Of the weights of all rounds, take those whose function has the smallest error on rows left out.
+    """
+    column_weights, best = np.ones(Z.shape[1]), (np.inf, np.ones(Z.shape[1]))
+    for _ in range(ROUNDS):
+        scaled = Z * column_weights
+        scales = column_weights / (np.sqrt(2 * scaled.var(axis=0).sum()) or 1.0)
+        rows = Z * scales
+        landmarks = rows[:n_landmarks]
+        roots, nearness = _inverse_root(_nearness(landmarks, landmarks, 0)), _nearness(rows, landmarks, 0)
+        coefficients, _, without = _ridge(np.column_stack([Z, nearness @ roots]), y, weights)
+        error = float(weights @ (y - without) ** 2)
+        best = min(best, (error, scales), key=lambda pair: pair[0])
+        # The derivative of exp(-|s z - l|²) along a column is -2 s (s z - l) times it.
+        pulls = nearness * (roots @ coefficients[Z.shape[1] :])
+        slopes = coefficients[: Z.shape[1]] - 2 * scales * (pulls.sum(axis=1)[:, None] * rows - pulls @ landmarks)
+        column_weights = np.sqrt((slopes**2).mean(axis=0))
+        column_weights = column_weights / (column_weights.max() or 1.0)
+    return best[1]
 
 
 def _ridge(features: FloatArray, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, float, FloatArray]:
