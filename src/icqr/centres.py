@@ -21,7 +21,7 @@ from icqr.quantiles import MEDIAN, PointModel, QuantileModel, bare, cut_folds, f
 #: Weights of a mixture are learned from at most this many rows.
 MOST_WEIGHED = 20_000
 #: A model with a smaller weight than this is left out of a mixture.
-LEAST_WEIGHT = 0.01
+LEAST_WEIGHT = 0.05
 #: The ridge's penalties to choose from.
 PENALTIES = np.logspace(-7, 4, 34)
 #: Rounds in which the columns' weights in a distance are learned.
@@ -200,8 +200,8 @@ class Mixture(BaseEstimator):
         The fitted models with a weight.
     weights_ : array
         Their weights, which sum to 1.
-    out_of_fold_ : array of shape (n,)
-        Each training row's prediction by models that were fitted without it.
+    out_of_fold_ : pair of arrays of shape (n,)
+        What `predict` returns, for each training row by models that were fitted without it.
 
     Examples
     --------
@@ -230,14 +230,19 @@ class Mixture(BaseEstimator):
         used = np.flatnonzero(weights)
         self.members_ = [members[j].refit_on_all(X, y, fit_params) for j in used]
         self.weights_ = weights[used] / weights.sum()
-        self.out_of_fold_ = predictions[:, used] @ self.weights_
+        self.out_of_fold_ = self._mix([predictions[:, j] for j in used])
         return self
 
-    def predict(self, X: Table) -> FloatArray:
-        """Predict new rows."""
-        # Not a matrix product, whose last bits depend on how many rows there are.
-        members = zip(self.members_, self.weights_, strict=True)
-        return np.asarray(np.sum([weight * member.predict(X) for member, weight in members], axis=0))
+    def predict(self, X: Table) -> tuple[FloatArray, FloatArray]:
+        """Return the mixed prediction of new rows, and how far the models are from it (root mean square)."""
+        return self._mix([member.predict(X) for member in self.members_])
+
+    def _mix(self, predictions: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        # Sums in a fixed order, not matrix products, whose last bits depend on how many rows there are.
+        parts = list(zip(predictions, self.weights_, strict=True))
+        centre = np.sum([weight * predicted for predicted, weight in parts], axis=0)
+        squares = np.sum([weight * (predicted - centre) ** 2 for predicted, weight in parts], axis=0)
+        return np.asarray(centre), np.sqrt(squares)
 
 
 def mixing_weights(predictions: FloatArray, y: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
@@ -403,7 +408,7 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
 
 
 def _nearness(rows: FloatArray, landmarks: FloatArray, n_sharp: int) -> FloatArray:
-    """Return (rows, landmarks) nearness: exp(-distance) for the first `n_sharp` landmarks, exp(-distance²) for others."""
+    """Return (rows, landmarks) exp(-distance) to the first `n_sharp` landmarks, exp(-distance²) to the others."""
     # Distances multiplied out, in one array: this is where the time goes.
     nearness = rows @ (landmarks.T * -2)
     nearness += (rows**2).sum(axis=1)[:, None]
@@ -415,7 +420,7 @@ def _nearness(rows: FloatArray, landmarks: FloatArray, n_sharp: int) -> FloatArr
 
 
 def _inverse_root(kernel: FloatArray) -> FloatArray:
-    """Return the root of the inverse kernel on the landmarks: it makes the penalty that of the smooth function itself."""
+    """Return the root of the inverse kernel; with it, the ridge's penalty is on the smooth function itself."""
     values, vectors = np.linalg.eigh(kernel)
     kept = values > 1e-10 * values[-1:]
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))

@@ -337,6 +337,7 @@ class _RowReplacer:
         self.positions = positions
         self.quick = quick
         self.unscaled = unscaled
+        self._stacks: dict[int, Any] = {}
 
     @cached_property
     def predicted(self) -> FloatArray:
@@ -350,27 +351,28 @@ class _RowReplacer:
         positions = self.positions(column)
         if self.quick is not None and len(positions) == 1:
             return _sorted(self.unscaled(self.quick.replace(int(positions[0]), orders)))
-        copies = len(self._stacked) // len(self.rows)
+        copies = min(len(orders), max(1, _MOST_VALUES // self.rows.size))
+        stacked = self._stacked(copies)
         parts = []
         for i in range(0, len(orders), copies):
             taken = orders[i : i + copies].ravel()
             if isinstance(self.rows, pd.DataFrame):
-                table = self._stacked.iloc[: len(taken)].copy(deep=False)
+                table = stacked.iloc[: len(taken)].copy(deep=False)
                 for j in positions:
                     table.isetitem(j, self.rows.iloc[:, j].array.take(taken))
             else:
-                table = self._stacked[: len(taken)].copy()
+                table = stacked[: len(taken)].copy()
                 table[:, positions] = self.rows[np.ix_(taken, positions)]
             parts.append(self.predict(table).reshape(-1, orders.shape[1], len(self.predicted[0])))
         return np.concatenate(parts)
 
-    @cached_property
-    def _stacked(self) -> Any:
-        """The rows, several times over, as one table."""
-        copies = max(1, _MOST_VALUES // self.rows.size)
-        if isinstance(self.rows, pd.DataFrame):
-            return pd.concat([self.rows] * copies, ignore_index=True)
-        return np.concatenate([self.rows] * copies)
+    def _stacked(self, copies: int) -> Any:
+        """Return the rows, several times over, as one table. It is the same for each column, and made once."""
+        if copies not in self._stacks:
+            is_frame = isinstance(self.rows, pd.DataFrame)
+            rows = [self.rows] * copies
+            self._stacks[copies] = pd.concat(rows, ignore_index=True) if is_frame else np.concatenate(rows)
+        return self._stacks[copies]
 
 
 def _member_replacer(member: CrossFitted, X: Table) -> Replacer:

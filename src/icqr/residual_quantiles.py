@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -19,14 +20,12 @@ from icqr._libraries import (
     copied,
     core_of,
     find_quantile_library,
-    half_copy,
     mean_copy,
     seeded,
     small_copy,
 )
 from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows
 from icqr.centres import CrossFitted, FittedOnce, Mixture, SmoothRidge
-from icqr.metrics import pinball_loss
 from icqr.quantiles import (
     MEDIAN,
     PointModel,
@@ -34,91 +33,17 @@ from icqr.quantiles import (
     as_quantile_model,
     bare,
     check_levels,
-    cross_fit,
     is_prefit,
     without_checkpoints,
 )
 
 #: The smooth models learn from one-hot columns, and step aside if there would be more of them than this.
 MOST_COLUMNS = 500
-#: At most this many training rows are held out to choose groups with.
-MOST_HELD_OUT = 10_000
+#: At most this many training rows are held out to choose groups with, and at most so many of the others fitted anew.
+MOST_HELD_OUT = MOST_KEPT = 10_000
 #: The forest's trees draw at most this many rows each, which bounds its time and its size in a file.
 MOST_FOREST_ROWS = 20_000
-#: Weights of the larger of two models of the residuals, to choose from.
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 EFFORTS = ("quick", "thorough")
-
-
-class QuantileMixture(BaseEstimator):
-    """A mixture of quantile models, with weights from rows that the models have not seen.
-
-    A large model finds more of a spread that has much structure, and loses to a small one where there is little of it.
-    Each is fitted without one fold of the rows in turn. The weight of the second has the smallest pinball loss on these
-    folds.
-
-    Parameters
-    ----------
-    models : list of two QuantileModel
-        The models to mix.
-    n_folds : int, default=3
-        Number of folds. New rows get the mean of their models.
-    random_state : int, default=0
-        Seed for the folds.
-    n_jobs : int, optional
-        Number of folds to fit at the same time.
-
-    Attributes
-    ----------
-    folds_ : list of list of QuantileModel
-        The fitted models of each with a weight.
-    weights_ : array
-        The weights, which sum to 1.
-    out_of_fold_ : array of shape (n, levels)
-        Each training row's quantiles by models that were fitted without it.
-
-    Examples
-    --------
-    >>> from sklearn.ensemble import HistGradientBoostingRegressor
-    >>> X = np.linspace(0, 1, 200)[:, None]
-    >>> models = [QuantileModel(HistGradientBoostingRegressor(max_iter=n)) for n in (5, 50)]
-    >>> QuantileMixture(models).fit(X, X.ravel(), (0.05, 0.5, 0.95)).weights_
-    array([1.])
-    """
-
-    def __init__(
-        self, models: Sequence[QuantileModel], n_folds: int = 3, random_state: int = 0, n_jobs: int | None = None
-    ) -> None:
-        self.models = models
-        self.n_folds = n_folds
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Table, y: FloatArray, levels: Levels, **fit_params: Any) -> Self:
-        """Fit both models without each fold, and weigh them."""
-        self.levels_ = tuple(levels)
-        fits = [
-            cross_fit(model, X, y, levels, self.random_state, fit_params, self.n_jobs, self.n_folds)
-            for model in self.models
-        ]
-        first, second = (fit[1] for fit in fits)
-        losses = [
-            pinball_loss(y, first + share * (second - first), levels, sample_weight=fit_params.get("sample_weight"))
-            for share in SHARES
-        ]
-        share = SHARES[int(np.argmin(losses))]
-        self.out_of_fold_ = first + share * (second - first)
-        weights = np.array([1 - share, share])
-        self.folds_ = [fits[j][0] for j in np.flatnonzero(weights)]
-        self.weights_ = weights[weights > 0]
-        return self
-
-    def predict(self, X: Table, levels: Levels | None = None) -> FloatArray:
-        """Return (n, levels) quantiles, sorted in each row, for all fitted levels or some of them."""
-        parts = zip(self.folds_, self.weights_, strict=True)
-        # Sums in a fixed order: the last bits of a row don't depend on the rows that it comes with.
-        means = [weight * np.mean([model.predict(X, levels) for model in models], axis=0) for models, weight in parts]
-        return np.asarray(np.sum(means, axis=0))
 
 
 class ResidualQuantiles(RegressorMixin, BaseEstimator):
@@ -127,7 +52,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     1. Cut the rows into folds at random. Fit each model of the centre without each fold, and predict the fold.
        Mix the models with the weights that do best on these out-of-fold predictions. So each training row has a centre
        from models that have not seen it.
-    2. Fit a small model of the quantiles to the residuals, ``y - centre``. It learns from the columns and the centre.
+    2. Fit a small model of the quantiles to the residuals, ``y - centre``. It learns from the columns, the centre, and
+       how far the centre's models are from each other: where they disagree, y is hard to predict.
     3. For a new row, add the residual's quantiles to the centre.
 
     A model's residuals on rows that it knows are too small. Here the spread is learned from residuals like those of new
@@ -151,8 +77,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         where it can't work. Or give unfitted regressors of the mean of your own; several are mixed.
     effort : {"quick", "thorough"}, default="quick"
         "thorough" fits the estimator's mean in five folds instead of three, and adds to the stack a forest (ExtraTrees)
-        and, whatever y is like, a small model of the median if the library has one. For the residuals' quantiles it
-        mixes the small model with one of half the estimator's trees.
+        and, whatever y is like, a small model of the median if the library has one. The smooth model learns from more
+        rows, with more landmarks, and the residuals' model has twice as many trees.
     random_state : int, RandomState or None
         Seed for the folds, and for models that have no seed of their own.
     n_jobs : int, optional
@@ -162,7 +88,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     ----------
     centre_ : Mixture
         The cross-fitted models of the centre and their weights.
-    residuals_ : QuantileModel or QuantileMixture
+    residuals_ : QuantileModel
         The model of the residuals' quantiles.
 
     Examples
@@ -206,11 +132,13 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         # Stage 1: predict each row's centre by models that have not seen it.
         self.centre_ = Mixture(self._members(model, X, y, seed, params)).fit(X, y, fold_seed, params, self.n_jobs)
 
-        # Stage 2: predict the residuals' quantiles, with the centre as one more column.
-        rows = _with_column(X, self.centre_.out_of_fold_)
-        self.residuals_ = self._residual_model(model, fold_seed).fit(
-            rows, y - self.centre_.out_of_fold_, self.levels, **params
-        )
+        # Stage 2: predict the residuals' quantiles, with the centre and its models' spread as more columns.
+        centre, spread = self.centre_.out_of_fold_
+        small = model
+        if model.level_parameter is None:
+            times = 2 if self.effort == "thorough" else 1
+            small = QuantileModel(small_copy(model.estimator, times), n_jobs=self.n_jobs)
+        self.residuals_ = clone(small).fit(self._second_stage(X, centre, spread), y - centre, self.levels, **params)
         return self
 
     def held_out(
@@ -218,18 +146,14 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     ) -> tuple[IntArray, FloatArray]:
         """Return some training rows, and their (rows, levels) sorted quantiles by models that were fitted without them.
 
-        A single model of the residuals is fitted once more for this, without at most half of the rows. One indirect
-        trace of a row remains: other rows' residuals come from centres that have seen it.
+        The residuals' model is fitted once more for this, on other rows. One indirect trace of a row remains: other
+        rows' residuals come from centres that have seen it.
         """
-        n, centre = len(y), self.centre_.out_of_fold_
-        order = np.random.default_rng(seed).permutation(n)
-        if isinstance(self.residuals_, QuantileMixture):
-            held = np.sort(order[:MOST_HELD_OUT])
-            return held, np.sort(centre[held, None] + self.residuals_.out_of_fold_[held], axis=1)
-
-        held = np.sort(order[: min(n // 2, MOST_HELD_OUT)])
-        kept = np.setdiff1d(np.arange(n), held)
-        rows, residuals = _with_column(as_table(X), centre), y - centre
+        centre, spread = self.centre_.out_of_fold_
+        rows, residuals = self._second_stage(as_table(X), centre, spread), y - centre
+        order = np.random.default_rng(seed).permutation(len(y))
+        n_held = min(len(y) // 2, MOST_HELD_OUT)
+        held, kept = np.sort(order[:n_held]), np.sort(order[n_held : n_held + MOST_KEPT])
         params = _check_method_params(X, dict(fit_params), indices=kept)
         model = clone(self.residuals_).fit(take_rows(rows, kept), residuals[kept], self.levels, **params)
         return held, np.sort(centre[held, None] + model.predict(take_rows(rows, held)), axis=1)
@@ -239,8 +163,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
-        centre = self.centre_.predict(X)
-        return np.asarray(centre[:, None] + self.residuals_.predict(_with_column(X, centre), levels))
+        centre, spread = self.centre_.predict(X)
+        return np.asarray(centre[:, None] + self.residuals_.predict(self._second_stage(X, centre, spread), levels))
 
     def predict(self, X: Table) -> FloatArray:
         """Return the median."""
@@ -271,8 +195,8 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         if features is not None and len(features.origins) <= MOST_COLUMNS:
             others = [smooth, SmoothRidge(n_landmarks=0, random_state=seed)]
             if is_thorough:
-                smooth.set_params(n_landmarks=300)
-                forest = ExtraTreesRegressor(15, min_samples_leaf=2, n_jobs=1, random_state=seed)
+                smooth.set_params(n_landmarks=400, max_rows=5000)
+                forest = ExtraTreesRegressor(30, min_samples_leaf=2, n_jobs=1, random_state=seed)
                 forest.set_params(bootstrap=True, max_samples=min(len(y), MOST_FOREST_ROWS), oob_score=True)
                 others.append(forest)
             members += [FittedOnce(PointModel(other)) for other in others]
@@ -282,15 +206,12 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         """Return the user's own models of the centre."""
         return list(self.centre) if isinstance(self.centre, list | tuple) else [self.centre]
 
-    def _residual_model(self, model: QuantileModel, seed: int) -> QuantileModel | QuantileMixture:
-        """Return the model of the residuals' quantiles, unfitted."""
-        if model.level_parameter is not None or not core_of(model.estimator).library.small:
-            return QuantileModel(model.estimator, model.level_parameter, self.n_jobs)
-        small = small_copy(model.estimator)
-        if self.effort == "quick":
-            return QuantileModel(small, n_jobs=self.n_jobs)
-        models = [QuantileModel(small), QuantileModel(half_copy(model.estimator))]
-        return QuantileMixture(models, random_state=seed, n_jobs=self.n_jobs)
+    def _second_stage(self, X: Table, centre: FloatArray, spread: FloatArray) -> Table:
+        """Return the columns from which the residuals' quantiles are predicted."""
+        added = {"predicted_centre": centre}
+        if len(self.centre_.members_) > 1:
+            added["models_spread"] = spread
+        return _with_columns(X, added)
 
     def _check_parameters(self, model: QuantileModel, X: Table) -> None:
         """Raise before any fit if a parameter is wrong, if the estimator can't be used here, or a column can't."""
@@ -375,15 +296,17 @@ def _is_regressor(model: Any) -> bool:
     return not isinstance(model, type) and hasattr(model, "fit") and hasattr(model, "predict")
 
 
-def _with_column(X: Table, centre: FloatArray) -> Table:
-    """Return the table with the centre as its last column, under a name that no other column has."""
+def _with_columns(X: Table, added: Mapping[str, FloatArray]) -> Table:
+    """Return the table with these as its last columns, under names that no other column has."""
     if not isinstance(X, pd.DataFrame):
-        return np.column_stack([X, centre])
-    name: Any = "predicted_centre"
+        return np.column_stack([X, *added.values()])
     if not all(isinstance(known, str) for known in X.columns):
-        name = X.shape[1]  # scikit-learn refuses a mix of text and other names
-    while name in X.columns:
-        name += "_" if isinstance(name, str) else 1
-    if isinstance(name, str) and X.shape[1] < 100:
-        return X.assign(**{name: centre})  # the quickest way, but pandas warns of many columns that are added so
-    return pd.concat([X, pd.Series(centre, index=X.index)], axis=1).set_axis([*X.columns, name], axis=1)
+        # scikit-learn refuses a mix of text and other names, so that these get numbers.
+        numbers = (j for j in itertools.count(X.shape[1]) if j not in X.columns)
+        named: dict[Any, FloatArray] = dict(zip(numbers, added.values(), strict=False))
+    else:
+        longest = max(map(len, X.columns), default=0)
+        named = {
+            name if name not in X.columns else name.ljust(longest + 1, "_"): values for name, values in added.items()
+        }
+    return pd.concat([X, pd.DataFrame(named, index=X.index)], axis=1)
