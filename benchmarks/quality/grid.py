@@ -117,6 +117,7 @@ class Settings:
         default_factory=lambda: dict.fromkeys(
             ["ICQR printed", "ICQR notebook", MORE, AVERAGED, "MAPIE conditional", "AutoGluon", "AutoGluon, CQR"], 5
         )
+        | dict.fromkeys(["MAPIE CV+", "MAPIE cross CQR"], 1)
     )
     most_rows: Mapping[str, int] = field(default_factory=lambda: {"MAPIE conditional": 6000})
     methods: tuple[str, ...] | None = None
