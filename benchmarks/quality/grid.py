@@ -114,10 +114,12 @@ class Settings:
     synthetic_rows: int = 4000
     conditional_rows: int = 20_000
     first_seeds: Mapping[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            ["ICQR printed", "ICQR notebook", MORE, AVERAGED, "MAPIE conditional", "AutoGluon", "AutoGluon, CQR"], 5
+        default_factory=lambda: (
+            dict.fromkeys(
+                ["ICQR printed", "ICQR notebook", MORE, AVERAGED, "MAPIE conditional", "AutoGluon", "AutoGluon, CQR"], 5
+            )
+            | dict.fromkeys(["MAPIE CV+", "MAPIE cross CQR"], 1)
         )
-        | dict.fromkeys(["MAPIE CV+", "MAPIE cross CQR"], 1)
     )
     most_rows: Mapping[str, int] = field(default_factory=lambda: {"MAPIE conditional": 6000})
     methods: tuple[str, ...] | None = None
