@@ -396,3 +396,30 @@ def test_a_transformed_target_may_be_of_any_size():
 def test_zeros_are_no_matter_of_scale():
     model = CQR(XGBRegressor(n_estimators=2, n_jobs=1), coverage=0.5, random_state=0).fit(X * 0, Y * 0)
     assert not model.predict_interval(X * 0).any()
+
+
+def test_lightgbm_s_booster_is_asked_as_its_own_class_asks_it() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=400), "city": rng.choice(["Bern", "Rom", "Genf"], 400), "b": np.arange(400)})
+    X.loc[::7, "a"] = np.nan
+    y = X["b"] / 400 + (X["city"] == "Rom") + X["a"].fillna(0.0)
+    new = X.copy()
+    new.loc[::5, "city"] = "Oslo"  # new to the model, so missing
+    model = QuantileModel(LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)).fit(X, y.to_numpy(), (0.1, 0.5, 0.9))
+    rows, matrix = model.encoder_.encode(new), model.encoder_.encode_new(new)
+    assert isinstance(rows, pd.DataFrame)
+    assert isinstance(matrix, np.ndarray)
+    own = np.sort(np.column_stack([part.predict(rows) for part in model.models_]), axis=1)
+    np.testing.assert_array_equal(model.predict(new), model.scale_.unscaled(own))
+
+
+def test_a_class_made_from_lightgbm_s_predicts_in_its_own_way() -> None:
+    class Doubled(LGBMRegressor):
+        def predict(self, X, **parameters):
+            return 2 * super().predict(X, **parameters)
+
+    X, y = np.arange(200.0)[:, None], np.arange(200.0)
+    settings = {"n_estimators": 20, "n_jobs": 1, "verbose": -1}
+    plain, doubled = (QuantileModel(kind(**settings)).fit(X, y, (0.5,)) for kind in (LGBMRegressor, Doubled))
+    centre = plain.scale_.centre
+    np.testing.assert_allclose(doubled.predict(X) - centre, 2 * (plain.predict(X) - centre))

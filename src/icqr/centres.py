@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, validate_data
 
-from icqr._libraries import ask, one_thread
+from icqr._libraries import ask, find_library, one_thread
 from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, draw_rows, take_rows
 from icqr.quantiles import MEDIAN, PointModel, QuantileModel, bare, cut_folds, fit_clone
 
@@ -83,7 +83,7 @@ class CrossFitted(BaseEstimator):
         self.models_ = self._fit_on(kept, X, y, fit_params or {}, n_jobs)
         self.out_of_fold_ = np.empty(len(y))
         for model, fold in zip(self.models_, folds, strict=True):
-            rows = self.model_.encoder_.encode(take_rows(X, fold))
+            rows = self.model_.encoder_.encode_new(take_rows(X, fold))
             self.out_of_fold_[fold] = self._predict_with([model], rows)
         return self
 
@@ -118,7 +118,7 @@ class CrossFitted(BaseEstimator):
         """Predict new rows."""
         X = as_table(X)
         return np.concatenate(
-            [self.predict_encoded(self.model_.encoder_.encode(take_rows(X, block))) for block in blocks(len(X))]
+            [self.predict_encoded(self.model_.encoder_.encode_new(take_rows(X, block))) for block in blocks(len(X))]
         )
 
     def predict_encoded(self, rows: Any) -> FloatArray:
@@ -129,8 +129,10 @@ class CrossFitted(BaseEstimator):
         if isinstance(self.model_, QuantileModel):
             predictions = [ask(model, rows, (MEDIAN,), self.model_.level_parameter) for model in models]
         else:
-            predictions = [np.asarray(model.predict(rows), dtype=np.float64) for model in models]
-        values = np.mean(predictions, axis=0).reshape(len(rows), -1)
+            predictions = [
+                np.asarray(find_library(model).predict(model, rows, ()), dtype=np.float64) for model in models
+            ]
+        values = np.mean(predictions, axis=0, dtype=np.float64).reshape(len(rows), -1)
         if values.shape[1] != 1 or not np.isfinite(values).all():
             raise ValueError(
                 f"the model of the centre must predict one finite number per row, got shape {values.shape} from "

@@ -140,7 +140,7 @@ class QuantileModel(BaseEstimator):
         """Return the sorted quantiles, and which rows had to be sorted."""
         X = as_table(X)
         # One block at a time, so that the encoded rows are never all in memory.
-        parts = [self.predict_encoded(self.encoder_.encode(take_rows(X, block))) for block in blocks(len(X))]
+        parts = [self.predict_encoded(self.encoder_.encode_new(take_rows(X, block))) for block in blocks(len(X))]
         quantiles, crossed = zip(*parts, strict=True)
         return np.concatenate(quantiles), np.concatenate(crossed)
 

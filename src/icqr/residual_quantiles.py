@@ -309,4 +309,7 @@ def _with_columns(X: Table, added: Mapping[str, FloatArray]) -> Table:
         named = {
             name if name not in X.columns else name.ljust(longest + 1, "_"): values for name, values in added.items()
         }
-    return pd.concat([X, pd.DataFrame(named, index=X.index)], axis=1)
+    table = X.copy()
+    for name, values in named.items():
+        table[name] = values
+    return table
