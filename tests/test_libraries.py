@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBRegressor
 
 from icqr import CQR, ICQR, Naive, ResidualQuantiles, ScorePartition, prefit
-from icqr._libraries import Encoder, copied, core_of, find_library, seeded
+from icqr._libraries import Encoder, copied, core_of, find_library, mean_copy, seeded
 from icqr.quantiles import PointModel, QuantileModel
 
 FRAME = pd.DataFrame({"x": [1.0, np.nan, 3.0, 4.0], "city": ["Bern", None, "Genf", "Bern"], "n": [1, 2, 3, 4]})
@@ -423,3 +423,9 @@ def test_a_class_made_from_lightgbm_s_predicts_in_its_own_way() -> None:
     plain, doubled = (QuantileModel(kind(**settings)).fit(X, y, (0.5,)) for kind in (LGBMRegressor, Doubled))
     centre = plain.scale_.centre
     np.testing.assert_allclose(doubled.predict(X) - centre, 2 * (plain.predict(X) - centre))
+
+
+def test_a_mean_is_learned_whatever_the_name_of_the_loss() -> None:
+    for named in ({"objective": "MAE"}, {"loss_function": "MAE"}):
+        fitted = mean_copy(CatBoostRegressor(iterations=2, verbose=False, **named)).fit(np.eye(4), np.arange(4.0))
+        assert fitted.get_all_params()["loss_function"] == "RMSE"

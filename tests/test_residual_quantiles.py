@@ -9,9 +9,10 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator, clone
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
@@ -115,20 +116,49 @@ def test_a_mixture_says_how_far_its_models_are_from_it() -> None:
     centre, spread = mixture.predict(ARRAY)
     assert parts.shape[1] > 1
     np.testing.assert_allclose(centre, parts @ mixture.weights_)
-    np.testing.assert_allclose(spread**2, (parts - centre[:, None]) ** 2 @ mixture.weights_)
+    np.testing.assert_allclose(spread, np.abs(parts - centre[:, None]) @ mixture.weights_)
     # A single model has no such column.
     alone = ResidualQuantiles(LIGHT, centre=HIST, random_state=0).fit(ARRAY, Y)
     assert alone.residuals_.models_[0].n_features_in_ == ARRAY.shape[1] + 1
 
 
 def test_the_residuals_model_is_a_small_one_of_the_same_library() -> None:
-    large = LGBMRegressor(n_estimators=500, n_jobs=1, verbose=-1)
-    for effort, wanted in (("quick", (40, 0.15, 15)), ("thorough", (80, 0.075, 15))):
-        small = ResidualQuantiles(large, effort=effort, random_state=0).fit(ARRAY, Y).residuals_.models_[0]
+    constrained = {"monotone_constraints": [1], "num_iterations": 500, "min_data_in_leaf": 2}
+    for n, leaves in ((300, 6), (2000, 15)):
+        x = np.linspace(0, 1, n)[:, None]
+        large = LGBMRegressor(n_jobs=1, verbose=-1, **constrained)
+        small = ResidualQuantiles(large, random_state=0).fit(x, x.ravel()).residuals_.models_[0]
         assert isinstance(small, LGBMRegressor)
-        assert (small.n_estimators, small.learning_rate, small.num_leaves) == wanted
+        # Whatever LightGBM's names for them: the booster says what it took.
+        params = small.booster_.params
+        assert (small.booster_.num_trees() <= 40, params["num_leaves"], params["min_data_in_leaf"]) == (
+            True,
+            leaves,
+            40,
+        )
     linear = ResidualQuantiles(QuantileRegressor(alpha=0.5), random_state=0).fit(ARRAY, Y)
     assert linear.residuals_.models_[0].alpha == 0.5
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        HistGradientBoostingRegressor(max_iter=3, monotonic_cst=[1, 0]),
+        LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1, monotone_constraints=[1, 0]),
+        XGBRegressor(n_estimators=5, n_jobs=1, monotone_constraints=(1, 0)),
+        CatBoostRegressor(iterations=5, thread_count=1, monotone_constraints="(1,0)"),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_constraints_of_columns_hold_for_the_centre_alone(estimator: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 2))
+    y = -X[:, 0] + rng.normal(size=300)
+    model = ResidualQuantiles(estimator, centre="stack", random_state=0).fit(X, y)
+    first = model.centre_.members[0].fit(X, y, seed=0)
+    steps = np.column_stack([np.linspace(0, 1, 50), np.full(50, 0.5)])
+    assert (np.diff(first.predict(steps)) >= 0).all()
+    assert np.isfinite(model.predict_quantiles(steps)).all()
 
 
 def test_a_thorough_model_is_the_same_from_a_file_with_more_tasks_and_row_by_row(tmp_path: Any) -> None:
@@ -210,6 +240,35 @@ def test_the_slopes_that_weigh_a_column_are_those_of_the_function() -> None:
     scales = centres._column_scales(X, 5 * X[:, 0] ** 2 + X[:, 1] ** 2, np.ones(800), 200)
     assert scales[1] / scales[0] == pytest.approx(0.2, abs=0.02)
     assert scales[2:].max() < 0.02 * scales[0]
+
+
+def test_with_few_rows_the_smooth_model_does_not_learn_noise_by_heart() -> None:
+    squares = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(100, 50)), rng.normal(size=100)
+        model = SmoothRidge(random_state=seed).fit(X, y)
+        squares.append((model.predict(rng.normal(size=(200, 50))) ** 2).mean())
+    assert max(squares) < 1  # the variance of y
+
+
+def test_a_row_s_centre_does_not_depend_on_the_rows_beside_it() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 20)))
+    model = SmoothRidge(random_state=0).fit(X, X[0] + rng.normal(size=300))
+    together = model.predict(X)
+    np.testing.assert_array_equal([model.predict(X.iloc[[i]])[0] for i in range(300)], together)
+    np.testing.assert_array_equal(model.predict(np.asfortranarray(X)), together)
+
+
+def test_models_of_equal_worth_all_stay() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=1000)
+    X = y[:, None] + 0.3 * rng.normal(size=(1000, 25))
+    columns = [make_pipeline(ColumnTransformer([("one", "passthrough", [j])]), LinearRegression()) for j in range(25)]
+    centre = ResidualQuantiles(LIGHT, centre=columns, random_state=0).fit(X, y).centre_
+    assert len(centre.weights_) > 20
+    assert centre.weights_.max() < 0.1
 
 
 def test_rows_that_every_tree_drew_get_the_mean_of_the_others_predictions() -> None:
@@ -449,6 +508,17 @@ def test_rows_without_weight_have_no_say_in_which_models_make_the_centre() -> No
     assert median not in kinds(ResidualQuantiles(LIGHT, random_state=0).fit(x[:, None], y, weights))
 
 
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "linear"])
+def test_the_unit_of_the_weights_does_not_matter(name: str) -> None:
+    base, X = BASES[name]
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, len(X))
+    one, other = (
+        ResidualQuantiles(base, random_state=0).fit(X, Y, unit * weights).predict_quantiles(X)
+        for unit in (1.0, 2.0**-20)
+    )
+    np.testing.assert_allclose(other, one, rtol=1e-9)
+
+
 def test_weights_must_not_all_lie_in_one_fold() -> None:
     for n_with_weight in (0, 1):
         weights = np.repeat([1.0, 0.0], [n_with_weight, 300 - n_with_weight])
@@ -505,6 +575,27 @@ def test_a_column_of_the_same_name_does_no_harm() -> None:
     X = FULL.rename(columns={"a": "predicted_centre"})
     one, other = (CQR(ResidualQuantiles(LIGHT), random_state=0).fit(Z, Y) for Z in (X, FULL))
     np.testing.assert_array_equal(one.predict_interval(X), other.predict_interval(FULL))
+
+
+def test_columns_of_several_levels_do_no_harm() -> None:
+    X = pd.DataFrame(ARRAY.repeat(2, axis=1), columns=pd.MultiIndex.from_product([["a"], ["b", "c"]]))
+    plain = CQR(ResidualQuantiles(HIST), random_state=0).fit(X.to_numpy(), Y).predict_interval(X.to_numpy())
+    np.testing.assert_array_equal(CQR(ResidualQuantiles(HIST), random_state=0).fit(X, Y).predict_interval(X), plain)
+
+
+@pytest.mark.parametrize("effort", ["quick", "thorough"])
+@pytest.mark.parametrize("unit", [2.0**-996, 2.0**996])  # exact, so that nothing is rounded otherwise
+def test_y_may_be_of_any_size(unit: float, effort: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X[:, 0] + rng.normal(size=60)
+    one, other = (ResidualQuantiles(HIST, effort=effort, random_state=0).fit(X, size * y) for size in (1.0, unit))
+    np.testing.assert_allclose(other.predict_quantiles(X) / unit, one.predict_quantiles(X), rtol=1e-6, atol=1e-9)
+
+
+def test_a_new_row_may_lie_anywhere() -> None:
+    model = ResidualQuantiles(LIGHT, random_state=0).fit(ARRAY, Y)
+    assert np.isfinite(model.predict_quantiles(np.array([[1e200], [-1e300]]))).all()
 
 
 def test_columns_are_checked_when_predicting() -> None:

@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, validate_data
 
-from icqr._libraries import ask, find_library, one_thread
+from icqr._libraries import TargetScale, ask, find_library, one_thread
 from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, draw_rows, take_rows
 from icqr.quantiles import MEDIAN, PointModel, QuantileModel, bare, cut_folds, fit_clone
 
 #: Weights of a mixture are learned from at most this many rows.
 MOST_WEIGHED = 20_000
-#: A model with a smaller weight than this is left out of a mixture.
+#: A model with a smaller weight than this, relative to the largest, is left out of a mixture.
 LEAST_WEIGHT = 0.05
 #: The ridge's penalties to choose from.
 PENALTIES = np.logspace(-7, 4, 34)
@@ -142,7 +142,7 @@ class CrossFitted(BaseEstimator):
 
 
 class FittedOnce(CrossFitted):
-    """A model that needs no folds: it tells itself what it would predict for a training row without that row.
+    """A model that needs no folds: it can report what it would have predicted for each training row without seeing it.
 
     Parameters
     ----------
@@ -170,10 +170,12 @@ class FittedOnce(CrossFitted):
         n_jobs: int | None = None,
     ) -> Self:
         """Fit the model once, on all rows; it has a seed of its own."""
+        scale = TargetScale.of(y)  # none of these models has a parameter in y's unit
         with warnings.catch_warnings():
             # The warning is about rows that every tree of a forest drew. They are filled in below.
             warnings.filterwarnings("ignore", "Some inputs do not have OOB scores", UserWarning)
-            self.models_ = self._fit_on([np.arange(len(y))], X, y, fit_params or {}, n_jobs=None)
+            self.models_ = self._fit_on([np.arange(len(y))], X, scale.scaled(y), fit_params or {}, n_jobs=None)
+        self.model_.scale_ = scale
         (model,) = self.models_
         out_of_bag = vars(model).pop("oob_prediction_")  # taken out, so that a file has them once
         if hasattr(model, "estimators_samples_"):
@@ -182,9 +184,9 @@ class FittedOnce(CrossFitted):
             for drawn in model.estimators_samples_:
                 known &= np.bincount(drawn, minlength=len(y)) > 0
             if known.any():
-                others = self.model_.scale_.scaled(y) if known.all() else out_of_bag[~known]
+                others = scale.scaled(y) if known.all() else out_of_bag[~known]
                 out_of_bag[known] = others.mean()
-        self.out_of_fold_ = self.model_.scale_.unscaled(out_of_bag)
+        self.out_of_fold_ = scale.unscaled(out_of_bag)
         return self
 
 
@@ -228,7 +230,7 @@ class Mixture(BaseEstimator):
         members = [clone(member).fit(X, y, seed, fit_params, n_jobs) for member in self.members]
         predictions = np.column_stack([member.out_of_fold_ for member in members])
         weights = mixing_weights(predictions, y, (fit_params or {}).get("sample_weight"))
-        weights[weights < LEAST_WEIGHT] = 0.0
+        weights[weights < LEAST_WEIGHT * weights.max()] = 0.0
         used = np.flatnonzero(weights)
         self.members_ = [members[j].refit_on_all(X, y, fit_params) for j in used]
         self.weights_ = weights[used] / weights.sum()
@@ -236,15 +238,15 @@ class Mixture(BaseEstimator):
         return self
 
     def predict(self, X: Table) -> tuple[FloatArray, FloatArray]:
-        """Return the mixed prediction of new rows, and how far the models are from it (root mean square)."""
+        """Return the mixed prediction of new rows, and the models' mean distance from it."""
         return self._mix([member.predict(X) for member in self.members_])
 
     def _mix(self, predictions: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
         # Sums in a fixed order, not matrix products, whose last bits depend on how many rows there are.
         parts = list(zip(predictions, self.weights_, strict=True))
         centre = np.sum([weight * predicted for predicted, weight in parts], axis=0)
-        squares = np.sum([weight * (predicted - centre) ** 2 for predicted, weight in parts], axis=0)
-        return np.asarray(centre), np.sqrt(squares)
+        distance = np.sum([weight * np.abs(predicted - centre) for predicted, weight in parts], axis=0)
+        return np.asarray(centre), np.asarray(distance)
 
 
 def mixing_weights(predictions: FloatArray, y: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
@@ -297,8 +299,9 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
     the landmarks and ``exp(-d²)`` for the other (the Nyström approximation of a Laplace and a Gaussian kernel): the
     first follows rough functions, the second smooth ones. The penalty is chosen by generalised cross-validation.
 
-    In d a column weighs as much as the function changes along it: weights are learned in rounds, each from the slopes
-    of the function that the weights before gave (Radhakrishnan et al., Science 2024, "recursive feature machines").
+    A column counts in d in proportion to how much the function changes along it. This is learned in rounds: fit the
+    function, measure its slopes, use them to scale the columns for the next fit (Radhakrishnan et al., Science 2024,
+    "recursive feature machines").
 
     Parameters
     ----------
@@ -401,7 +404,8 @@ class SmoothRidge(RegressorMixin, BaseEstimator):
     def _standardised(self, X: FloatArray) -> FloatArray:
         Z = (np.where(np.isnan(X), self.fill_, X) - self.mean_) / self.spread_
         # A row far out has no landmark near. It is moved to 4 standard deviations from the mean.
-        return np.asarray(np.clip(Z, -4.0, 4.0) if self.n_landmarks else Z)
+        # In one order in memory: sums of a row would depend on it.
+        return np.ascontiguousarray(np.clip(Z, -4.0, 4.0) if self.n_landmarks else Z)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -432,7 +436,7 @@ def _column_scales(Z: FloatArray, y: FloatArray, weights: FloatArray, n_landmark
     """Return what to multiply each column by, so that a distance of 1 is that of two rows drawn at random.
 
     Begin with all columns alike. Fit a smooth function; a column's next weight is the function's root mean square slope
-    along it. Of the weights of all rounds, take those whose function has the smallest error on rows left out.
+    along it. Keep the weights of the round with the smallest leave-one-out error.
     """
     column_weights, best = np.ones(Z.shape[1]), (np.inf, np.ones(Z.shape[1]))
     for _ in range(ROUNDS):
@@ -472,7 +476,8 @@ def _ridge(features: FloatArray, y: FloatArray, weights: FloatArray) -> tuple[Fl
         shrunk = along / (values + penalty)
         error = max(rest @ rest - 2 * along @ shrunk + values @ shrunk**2, 0.0)
         left = n - 1 - (values / (values + penalty)).sum()
-        if left > 0:
+        # With fewer degrees of freedom left, the error says little, and is often 0 by chance.
+        if left > 0.1 * n:
             best = min(best, (n * error / left**2, penalty))
 
     # A row's pull on its own prediction tells what the fit without it predicts.

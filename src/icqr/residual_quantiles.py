@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -53,7 +52,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
        Mix the models with the weights that do best on these out-of-fold predictions. So each training row has a centre
        from models that have not seen it.
     2. Fit a small model of the quantiles to the residuals, ``y - centre``. It learns from the columns, the centre, and
-       how far the centre's models are from each other: where they disagree, y is hard to predict.
+       how far the centre's models are from it, if there are several: where they disagree, y is hard to predict.
     3. For a new row, add the residual's quantiles to the centre.
 
     A model's residuals on rows that it knows are too small. Here the spread is learned from residuals like those of new
@@ -78,7 +77,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
     effort : {"quick", "thorough"}, default="quick"
         "thorough" fits the estimator's mean in five folds instead of three, and adds to the stack a forest (ExtraTrees)
         and, whatever y is like, a small model of the median if the library has one. The smooth model learns from more
-        rows, with more landmarks, and the residuals' model has twice as many trees.
+        rows, with more landmarks.
     random_state : int, RandomState or None
         Seed for the folds, and for models that have no seed of their own.
     n_jobs : int, optional
@@ -127,7 +126,11 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         self._check_parameters(model, X)
         if core_of(model.estimator).prepares_rows:
             X = settle_kinds(X)
-        params = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight, dtype=np.float64)}
+        params = {}
+        if sample_weight is not None:
+            # With a mean of 1, whatever their unit: limits of the models, such as rows in a leaf, count weights.
+            weights = np.asarray(sample_weight, dtype=np.float64)
+            params["sample_weight"] = weights / (weights.mean() or 1.0)
 
         # Stage 1: predict each row's centre by models that have not seen it.
         self.centre_ = Mixture(self._members(model, X, y, seed, params)).fit(X, y, fold_seed, params, self.n_jobs)
@@ -136,8 +139,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         centre, spread = self.centre_.out_of_fold_
         small = model
         if model.level_parameter is None:
-            times = 2 if self.effort == "thorough" else 1
-            small = QuantileModel(small_copy(model.estimator, times), n_jobs=self.n_jobs)
+            small = QuantileModel(small_copy(model.estimator, len(y)), n_jobs=self.n_jobs)
         self.residuals_ = clone(small).fit(self._second_stage(X, centre, spread), y - centre, self.levels, **params)
         return self
 
@@ -187,9 +189,9 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         members = [CrossFitted(model if mean is None else PointModel(mean), n_folds=5 if is_thorough else 3)]
         if mean is not None and core.library.small and (is_thorough or is_skewed(y, params.get("sample_weight"))):
             # A mean is a poor centre of a skewed target: where it is mostly 0, for example, the median is 0.
-            members.append(CrossFitted(QuantileModel(small_copy(model.estimator)), refit=True))
+            members.append(CrossFitted(QuantileModel(small_copy(model.estimator, len(y))), refit=True))
 
-        # The others learn from one-hot columns. What a pipeline makes of its table only it knows.
+        # The others learn from one-hot columns. Only a pipeline knows what it makes of its table.
         smooth = SmoothRidge(random_state=seed)
         features = Encoder(smooth, X).features if core.prepares_rows else None
         if features is not None and len(features.origins) <= MOST_COLUMNS:
@@ -300,16 +302,14 @@ def _with_columns(X: Table, added: Mapping[str, FloatArray]) -> Table:
     """Return the table with these as its last columns, under names that no other column has."""
     if not isinstance(X, pd.DataFrame):
         return np.column_stack([X, *added.values()])
-    if not all(isinstance(known, str) for known in X.columns):
-        # scikit-learn refuses a mix of text and other names, so that these get numbers.
-        numbers = (j for j in itertools.count(X.shape[1]) if j not in X.columns)
-        named: dict[Any, FloatArray] = dict(zip(numbers, added.values(), strict=False))
-    else:
-        longest = max(map(len, X.columns), default=0)
-        named = {
-            name if name not in X.columns else name.ljust(longest + 1, "_"): values for name, values in added.items()
-        }
     table = X.copy()
-    for name, values in named.items():
-        table[name] = values
+    if isinstance(table.columns, pd.MultiIndex):
+        table.columns = table.columns.to_flat_index()
+    for name, values in added.items():
+        free: Any = name
+        if not all(isinstance(known, str) for known in X.columns):
+            free = table.shape[1]  # scikit-learn refuses a mix of text and other names
+        while free in table.columns:
+            free += "_" if isinstance(free, str) else 1
+        table[free] = values
     return table
