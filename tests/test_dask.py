@@ -325,17 +325,17 @@ def test_models_of_lightgbm_get_one_thread_on_workers_and_keep_theirs_here(monke
     X = rng.uniform(size=(300, 1))
     y = X * (3 + rng.uniform(size=(300, 1)))
     light = lightgbm.LGBMRegressor(n_estimators=1, n_jobs=2, verbose=-1, random_state=0)
-    predict, threads = lightgbm.LGBMRegressor.predict, list[int]()
+    predict, threads = lightgbm.Booster.predict, list[int]()
 
-    def recorded(model: Any, *arguments: Any, **options: Any) -> Any:
-        threads.append(model.n_jobs)
-        return predict(model, *arguments, **options)
+    def recorded(booster: Any, *arguments: Any, **options: Any) -> Any:
+        threads.append(options["num_threads"])
+        return predict(booster, *arguments, **options)
 
     for estimator in (icqr.ResidualQuantiles(light), make_pipeline(StandardScaler(), light)):
         model = CQR(estimator, random_state=0).fit(X, y[:, 0])
         threads.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(lightgbm.LGBMRegressor, "predict", recorded)
+            patch.setattr(lightgbm.Booster, "predict", recorded)
             lazy = model.predict_interval(da.from_array(X)).compute(scheduler="synchronous")
             on_workers = len(threads)
             assert on_workers >= 3

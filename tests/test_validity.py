@@ -211,9 +211,9 @@ def test_groups_that_auto_chooses_hold(settings):
 @pytest.mark.parametrize("coverage", [0.8, 0.5])
 def test_auto_icqr_holds_in_every_group_at_the_fitted_coverage_and_at_another(settings, coverage):
     estimator = HistGradientBoostingRegressor(max_iter=5, early_stopping=False, random_state=0)
-    model = fitted(AutoICQR(estimator, 0.8, small_groups="infinite", random_state=0, **settings))
-    n_groups = model.n_groups_
-    assert n_groups >= 2
+    model = AutoICQR(estimator, 0.8, partition=ScorePartition(3), small_groups="infinite", random_state=0, **settings)
+    n_groups = fitted(model).n_groups_
+    assert n_groups == 3
     assert_exact(simulate(model.set_params(coverage=coverage), n_calibration=30 * n_groups), n_groups)
 
 
@@ -255,7 +255,7 @@ def test_cross_calibration_holds_in_a_users_own_groups():
     rng, n, n_new, held = np.random.default_rng(0), 120, 40, {0: [], 1: []}
     halves = GroupPartition(lambda X: X[:, 1] > 0.5)
     model = ICQR(OneLine(), 0.8, calibration="cross", partition=halves, random_state=0)
-    for _ in range(DRAWS // 2):
+    for _ in range(DRAWS):
         X, y = sample(rng, n + n_new)
         X = X[:, :2]
         lower, upper = model.fit(X[:n], y[:n]).predict_interval(X[n:]).T
@@ -264,6 +264,27 @@ def test_cross_calibration_holds_in_a_users_own_groups():
             held[group].append(inside[(X[n:, 1] > 0.5) == group].mean())
     for group, promised in enumerate(model.certificate().groups["promised"].iloc[:2]):
         assert_about_and_at_least(held[group], 0.8, promised)
+
+
+# Groups that are learned from the rows that are scored: the promise is approximate. AutoICQR takes 0.2 s for a draw.
+LEARNED = [
+    (ICQR(OneLine(), 0.8, calibration="cross", partition=KMeansPartition(choose=2), random_state=0), DRAWS),
+    (AutoICQR(OneLine(), 0.8, random_state=0), 300),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "draws"), LEARNED, ids=["K-means", "AutoICQR"])
+def test_cross_calibration_holds_on_average_over_groups_that_it_learns(model, draws):
+    rng, n, n_new, held, several = np.random.default_rng(0), 240, 40, [], 0
+    for _ in range(draws):
+        X, y = sample(rng, n + n_new)
+        X = X[:, :2]
+        lower, upper = model.fit(X[:n], y[:n]).predict_interval(X[n:]).T
+        held.append(np.mean((lower <= y[n:]) & (y[n:] <= upper)))
+        several += model.n_groups_ > 1
+    assert several > draws / 2
+    assert_about_and_at_least(held, 0.8, model.certificate().marginal)
 
 
 def test_a_users_own_groups_hold():

@@ -215,7 +215,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             each, crossed = self._bounds_by_fold(X)
             bounds = each.mean(axis=0)
             lower, upper = self.calibration_.intervals(each, groups, level).T
-            with np.errstate(invalid="ignore"):  # a bound that there is not is infinite
+            with np.errstate(invalid="ignore"):  # a missing bound is infinite
                 offsets = np.column_stack([bounds[:, 0] - lower, upper - bounds[:, 2]])
             offsets[~np.isfinite(bounds[:, ::2])] = np.nan
             collapsed = lower == upper

@@ -107,8 +107,8 @@ def models_of(model: PointModel | QuantileModel | FoldModels) -> list[Any]:
 class CrossCalibration(Calibration):
     """The scores of each group, and the fold of each score.
 
-    The interval of a new row: each score widens the bounds that the model of its fold predicts for this row; of these
-    lower bounds take the one of rank k from above, of the upper bounds the one of rank k from below, where k is the
+    The interval of a new row: each score widens the bounds that the model of its fold predicts for this row. The lower
+    end is the k-th largest of these lower bounds, the upper end the k-th smallest of the upper ones, where k is the
     conformal rank. Coverage is at least ``1 - 2 (1 - coverage)`` less a little (`least_coverage`), and in practice
     about `coverage`. A group has no one offset, because a row's interval comes from the bounds of several models.
 

@@ -64,10 +64,10 @@ ChosenCalibration = Annotated[
     CalibrationName | None,
     typer.Option(
         "--calibration",
-        help="Of AutoICQR, ICQR and CQR: set a third of the rows aside to calibrate with (split); or train and "
+        help="AutoICQR, ICQR and CQR only: set a third of the rows aside to calibrate with (split); or train and "
         "calibrate with all, each row scored by a model that has not seen it (cross), better with few rows, but slower "
         "and with a weaker promise.",
-        show_default="split; of AutoICQR cross below 1,000 rows",
+        show_default="split; for AutoICQR cross below 1,000 rows",
     ),
 ]
 
@@ -98,13 +98,13 @@ class Settings:
     effort: Annotated[
         Effort | None,
         typer.Option(
-            help="Of AutoICQR: its bounds from a few models (quick), or from more of them, in more time (thorough).",
+            help="AutoICQR only: use a few models (quick), or more, which takes longer (thorough).",
             show_default="quick",
         ),
     ] = None
     groups: Annotated[
         str | None,
-        option("COL", "Of AutoICQR and ICQR: groups of your own, a column whose values they are (Mondrian)."),
+        option("COL", "AutoICQR and ICQR only: groups of your own, a column whose values they are (Mondrian)."),
     ] = None
     small_groups: Annotated[
         SmallGroups | None,
