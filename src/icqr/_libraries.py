@@ -227,10 +227,12 @@ def find_library(core: Any) -> Library:
     if isinstance(core, FrozenEstimator) or not hasattr(core, "__sklearn_tags__"):
         return Library(categories="raw")
     tags = get_tags(core).input_tags
+    if tags.categorical or tags.string:
+        return Library(categories="raw")
     # A model of models (a search, an ensemble) may have its own steps that prepare the rows.
     parts = core.get_params(deep=True).values()
     holds_pipeline = any(isinstance(part, Pipeline | ColumnTransformer) for part in parts)
-    return Library(categories="raw" if tags.categorical or tags.string or holds_pipeline else "one-hot")
+    return Library(categories="raw" if holds_pipeline else "one-hot")
 
 
 def find_quantile_library(core: Any, level_parameter: str | None = None) -> Library:
