@@ -370,10 +370,8 @@ def mean_copy(estimator: Any) -> Any | None:
 
 def _own_spelling(model: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings under the names that the model prefers: CatBoost takes `objective` where it has both."""
-    renamed = (
-        {"loss_function": "objective"} if "loss_function" in settings and "objective" in model.get_params() else {}
-    )
-    return {renamed.get(name, name): value for name, value in settings.items()}
+    prefers = "loss_function" in settings and "objective" in model.get_params()
+    return {"objective" if prefers and name == "loss_function" else name: value for name, value in settings.items()}
 
 
 def small_copy(estimator: Any, n_rows: int = 0) -> Any:

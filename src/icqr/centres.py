@@ -129,9 +129,7 @@ class CrossFitted(BaseEstimator):
         if isinstance(self.model_, QuantileModel):
             predictions = [ask(model, rows, (MEDIAN,), self.model_.level_parameter) for model in models]
         else:
-            predictions = [
-                np.asarray(find_library(model).predict(model, rows, ()), dtype=np.float64) for model in models
-            ]
+            predictions = [find_library(model).predict(model, rows, ()) for model in models]
         values = np.mean(predictions, axis=0, dtype=np.float64).reshape(len(rows), -1)
         if values.shape[1] != 1 or not np.isfinite(values).all():
             raise ValueError(
