@@ -8,7 +8,6 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
@@ -19,7 +18,6 @@ from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
 from icqr._rows import check_target
 from icqr._sheet import Column, Sheet
-from icqr._tables import FloatArray
 from icqr.auditing import Audit, Comparison, audit, compare
 from icqr.calibration import quantile_levels
 from icqr.cli.console import Show, listed_names, note, say, say_sheet
@@ -29,8 +27,10 @@ from icqr.cli.reading import check_column
 from icqr.reporting import report, summarize
 from icqr.reporting.report_tables import OTHER_GROUPS, tables_of
 
-#: The methods to compare, in the order of the tables: the first is what the others are compared with.
+#: The methods to compare, in the order of the tables: the first is what the others are compared with. Some share one
+#: quantile model; the others fit models of their own.
 _COMPARED: tuple[MethodName, ...] = ("naive", "qr", "cqr", "icqr", "auto")
+_SHARING: tuple[MethodName, ...] = ("qr", "cqr", "icqr")
 _MOST_GROUPS = 15
 _MAIN_NUMBERS = ("Method", "On average", "Covered", "95 % interval", "Falls short in", "Mean width", "Interval score")
 
@@ -52,10 +52,6 @@ class _SharedModel(FrozenEstimator):
 
     def __repr__(self) -> str:
         return repr(self.estimator.estimator)
-
-    def predict(self, X: Any) -> FloatArray:
-        """Return the median of each row, for Naive."""
-        return np.asarray(self.estimator.predict(X, [0.5])[:, 0])
 
 
 def compare_methods(
@@ -87,7 +83,7 @@ def compare_methods(
         "split": f"{len(y_train):,} rows to train, {len(y_cal):,} to calibrate and {len(y_test):,} to compare on "
         f"(50, 25 and 25 %, as in the paper), drawn at random with seed {seed}",
         "quantile model": f"--model {settings.model}, fitted once on the training rows; QR, CQR and ICQR use its "
-        "bounds, Naive its median, and AutoICQR fits its own on the same rows",
+        "bounds, Naive fits a model of the mean, and AutoICQR its own bounds, on the same rows",
     }
     details: dict[str, Any] = {"methods": methods, "about": about, "seconds": seconds}
     if report_path is not None:
@@ -98,7 +94,7 @@ def compare_methods(
 def _fit_methods(
     estimator: Any, settings: Settings, X: pd.DataFrame, y: Any, X_cal: pd.DataFrame, y_cal: Any, show: Show
 ) -> tuple[dict[str, IntervalRegressor], dict[str, float]]:
-    """Return the fitted methods, and the seconds that each took; all but AutoICQR share one quantile model."""
+    """Return the fitted methods, and the seconds that each took; QR, CQR and ICQR share one quantile model."""
     # The time that the shared model takes is counted in each method that uses it.
     show("Fitting the quantile model")
     start = perf_counter()
@@ -109,13 +105,13 @@ def _fit_methods(
     methods: dict[str, IntervalRegressor] = {}
     seconds: dict[str, float] = {}
     for name in _COMPARED:
-        title, has_own = METHODS[name].__name__, name == "auto"
+        title, shares = METHODS[name].__name__, name in _SHARING
         show(f"Fitting {title}")
         held_out = {} if name == "qr" else {"X_calibration": X_cal, "y_calibration": y_cal}
         start = perf_counter()
-        method = make_method(name, estimator if has_own else _SharedModel(bounds), settings)
+        method = make_method(name, _SharedModel(bounds) if shares else estimator, settings)
         methods[title] = method.fit(X, y, **held_out)
-        seconds[title] = perf_counter() - start + (0.0 if has_own else shared_seconds)
+        seconds[title] = perf_counter() - start + (shared_seconds if shares else 0.0)
     return methods, seconds
 
 
@@ -132,8 +128,8 @@ def say_comparison(summary: dict[str, Any], findings: Sequence[str], report_path
     say_sheet(replace(numbers, note="Falls short in: regions shown to cover less than promised, of those looked at."))
     for remark in summary["remarks"]:
         say(remark)
-    *sharing, own = (f"{name} {value:,.1f}" for name, value in summary["seconds"].items())
-    say(f"Seconds to fit: {', '.join(sharing)} (the model that these share is counted in each), {own}.")
+    seconds = ", ".join(f"{name} {value:,.1f}" for name, value in summary["seconds"].items())
+    say(f"Seconds to fit: {seconds} (the model that QR, CQR and ICQR share is counted in each).")
     say()
     if "groups" in summary:
         say_sheet(_coverage_by_group(summary), most=_MOST_GROUPS)
