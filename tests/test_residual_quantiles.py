@@ -279,7 +279,7 @@ def test_rows_that_every_tree_drew_get_the_mean_of_the_others_predictions() -> N
         warnings.simplefilter("error")
         model = ResidualQuantiles(LIGHT, effort="thorough", random_state=0).fit(ARRAY, Y)
         forest = clone(model.centre_.members[-1]).fit(ARRAY, Y, seed=0)
-    drawn = [np.bincount(rows, minlength=300) > 0 for rows in forest.models_[0].estimators_samples_]
+    drawn = [np.bincount(rows, minlength=300) > 0 for rows in forest.fitted_.estimators_samples_]
     known = np.all(drawn, axis=0)
     assert 50 < known.sum() < 200
     np.testing.assert_allclose(forest.out_of_fold_[known], forest.out_of_fold_[~known].mean())
@@ -300,7 +300,7 @@ def test_models_step_aside_where_they_can_not_work() -> None:
 
 def test_the_centre_may_be_your_own() -> None:
     one = ResidualQuantiles(LIGHT, centre=LinearRegression(), random_state=0).fit(ARRAY, Y)
-    assert [len(one.centre_.members_), len(one.centre_.members_[0].models_)] == [1, 3]
+    assert [type(member.fitted_) for member in one.centre_.members_] == [LinearRegression]
     models = [LinearRegression(), HIST]
     two = ResidualQuantiles(LIGHT, centre=models, random_state=0).fit(ARRAY, Y)
     assert kinds(two) == ["LinearRegression mean", "HistGradientBoostingRegressor mean squared_error"]
@@ -430,9 +430,9 @@ def test_its_own_centre_serves_the_choice_of_groups() -> None:
     y = X.ravel() + rng.normal(size=660)
     model = ICQR(ResidualQuantiles(Counting(n_estimators=2)), partition="auto", random_state=0).fit(X, y)
     assert len(model.selection_) > 1
-    # Three folds of the centre; three levels of the residuals, on all rows and on half of them; the difficulty on two
-    # halves of the rest, and on all of it if it is chosen.
-    assert Counting.fits == 3 + 3 * 2 + 2 + (model.n_groups_ > 1)
+    # The centre without each of three folds, and on all rows; three levels of the residuals, on all rows and on half of
+    # them; the difficulty on two halves of the rest, and on all of it if it is chosen.
+    assert Counting.fits == 3 + 1 + 3 * 2 + 2 + (model.n_groups_ > 1)
 
 
 # -- Seeds, tasks at the same time, copies ---------------------------------------------------------------------------
@@ -495,8 +495,7 @@ def test_rows_without_weight_have_no_say_in_which_models_make_the_centre() -> No
         for params in (None, weights)
     )
     shares = {
-        type(member.models_[0]).__name__: share
-        for member, share in zip(weighted.members_, weighted.weights_, strict=True)
+        type(member.fitted_).__name__: share for member, share in zip(weighted.members_, weighted.weights_, strict=True)
     }
     assert shares["LinearRegression"] > 0.95
     alone = ResidualQuantiles(LIGHT, centre=models, random_state=0).fit(x[:, None], y, np.ones(600)).centre_

@@ -383,8 +383,8 @@ def _member_replacer(member: CrossFitted, X: Table) -> Replacer:
         lambda replaced: member.predict_encoded(replaced)[:, None],
         rows,
         encoder.positions,
-        tree_replacer(member.models_, rows),
-        lambda quantiles: scale.unscaled(quantiles.mean(axis=-1, keepdims=True)),
+        tree_replacer([member.fitted_], rows),
+        scale.unscaled,
     )
 
 

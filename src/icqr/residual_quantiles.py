@@ -190,7 +190,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         members = [CrossFitted(model if mean is None else PointModel(mean), n_folds=5 if is_thorough else 3)]
         if mean is not None and core.library.small and (is_thorough or is_skewed(y, params.get("sample_weight"))):
             # A mean is a poor centre of a skewed target: where it is mostly 0, for example, the median is 0.
-            members.append(CrossFitted(QuantileModel(small_copy(model.estimator, len(y))), refit=True))
+            members.append(CrossFitted(QuantileModel(small_copy(model.estimator, len(y)))))
 
         # The others learn from one-hot columns. Only a pipeline knows what it makes of its table.
         smooth = SmoothRidge(random_state=seed)

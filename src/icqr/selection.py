@@ -21,7 +21,7 @@ SIZES = (2, 4, 8, 16)
 #: A group gets at least about this many calibration rows. With 100, its offset's own error costs some 0.5 % of width.
 ROWS = 100
 #: Training rows are split at random this many times, into rows to calibrate with and rows to judge on.
-SPLITS = 10
+SPLITS = 5
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def select(
     1. The candidates are one group, K-means clusters, and 2, 4, 8 and 16 groups by predicted difficulty. Each group
        must have about 100 calibration rows or more. If there are too few rows for that, or too few training rows to
        judge candidates, one group is the only one.
-    2. Ten times, draw training rows to calibrate each candidate, as many as there will be calibration rows (at most
+    2. Five times, draw training rows to calibrate each candidate, as many as there will be calibration rows (at most
        half). Judge it on the other rows, with out-of-fold bounds: a row's loss is the sum of its bounds' pinball
        losses, which is the interval score up to a factor.
     3. A candidate is as good as the best one if its mean loss is larger by at most one standard error of the mean
