@@ -741,7 +741,7 @@ class AutoICQR(ICQR):
         that has not seen it (CV+, ten folds): better with few rows, slower, and with a weaker promise; see
         `icqr.cross.CrossCalibration`. "auto" is "cross" below 1,000 rows, unless you give calibration rows, a partition
         or importance with ``data="calibration"``, or ``ties="random"``. What "cross" costs: it fits ten models, and
-        asks all ten for each prediction. With 300 rows, one row took 37 ms, and `CQR` 2.3 ms; to write or read a file
+        asks all ten for each prediction. With 300 rows, one row took 29 ms, and `CQR` 2.4 ms; to write or read a file
         takes seconds. Where a row must be answered fast, use "split".
     calibration_size : float or int, default=1/3
         Share or number of rows to set aside for calibration.
