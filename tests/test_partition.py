@@ -852,12 +852,17 @@ class Unfitted(HistGradientBoostingRegressor):
 def test_groups_say_what_they_are() -> None:
     groups = ICQR(LEVEL_WIDTHS, partition=ScorePartition(3), random_state=0).fit(HARD, HARD_Y).groups_
     first, second, third = groups["rule"]
-    assert first.startswith("difficulty 1 of 3: predicted score ≤ ")
-    assert second.startswith("difficulty 2 of 3: ")
-    assert " < predicted score ≤ " in second
-    assert third.startswith("difficulty 3 of 3: predicted score > ")
+    assert first.startswith("difficulty 1 of 3, the easiest: roughly ")
+    assert second.startswith("difficulty 2 of 3: roughly ")
+    assert third.startswith("difficulty 3 of 3, the hardest: ")
+    assert "city = Rom" in third  # what its rows have in common, in the user's columns
     assert "city = Rom" in groups["features"][2]
-    assert (groups["fidelity"] == 1).all()
+    assert groups["fidelity"].between(0.2, 1).all()
+    # Two rows of each group, as the user has them.
+    for examples in groups["examples"]:
+        for row in examples.split("; "):
+            assert [part.rsplit(" ", 1)[0] for part in row.split(", ")] == [*HARD.columns[:4]]
+    assert "city Rom" in groups["examples"][2]
     assert groups["offset_upper"].idxmax() == 2
 
 

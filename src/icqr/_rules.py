@@ -20,6 +20,12 @@ from icqr._clustering import MOST_CATEGORIES
 from icqr._tables import Features, FloatArray, IntArray, Table, readable_columns
 
 BoolArray: TypeAlias = NDArray[np.bool_]
+#: What a rule without a condition says.
+ALL_ROWS = "all rows"
+#: A rule that fits its group less well than this is called a rough one.
+LEAST_FIDELITY = 0.8
+#: An example row shows at most this many columns, and of a text at most this many characters.
+MOST_EXAMPLE_COLUMNS, LONGEST_EXAMPLE = 4, 30
 
 # -- Conditions ------------------------------------------------------------------------------------------
 
@@ -105,7 +111,7 @@ def words(rule: Rule, columns: Sequence[Column]) -> str:
     >>> words((Within(0, 6, 9), Equals(1, 0), Equals(0, math.nan, negated=True)), columns)
     '6 < hour ≤ 9 and city = Bern and hour is known'
     """
-    return " and ".join(condition.words(columns) for condition in rule) or "all rows"
+    return " and ".join(condition.words(columns) for condition in rule) or ALL_ROWS
 
 
 def simplified(conditions: Iterable[Condition]) -> Rule:
@@ -241,9 +247,17 @@ class RuleTrees:
 def describe_partition(
     partition: Any, X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None
 ) -> pd.DataFrame:
-    """Return what each group is, as the partition itself says (`describe`), and as rows of the groups show."""
+    """Return what each group is, as rows of the groups show and as the partition itself says (`describe`).
+
+    What the partition says replaces what the rows show. Only its `name` of a group stands before the rule in columns.
+    """
     own = pd.DataFrame(partition.describe()) if hasattr(partition, "describe") else pd.DataFrame()
-    return own if "features" in own else pd.DataFrame({**describe_groups(X, labels, n_groups, weights), **own})
+    if {"rule", "features"} <= {*own}:
+        return own.assign(examples=example_rows(X, labels, n_groups, weights))
+    described = describe_groups(X, labels, n_groups, weights)
+    if "name" in own and n_groups > 1:
+        described["rule"] = own["name"] + ": " + described["rule"]
+    return described.assign(**own.drop(columns="name", errors="ignore"))
 
 
 def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> pd.DataFrame:
@@ -255,17 +269,21 @@ def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArr
     Returns
     -------
     DataFrame
-        A row per group: `rule`; `fidelity`, the share of rows that satisfy both rule and group among those that satisfy
-        one (1 is a perfect rule); `features`, the three features whose mean differs most from all rows'.
+        A row per group: `rule`, with "roughly" before one that fits its group less well than `LEAST_FIDELITY`;
+        `fidelity`, the share of rows that satisfy both rule and group among those that satisfy one (1 is a perfect
+        rule); `features`, the three features whose mean differs most from all rows'; `examples`, two of its rows.
 
     Examples
     --------
     >>> X = pd.DataFrame({"hour": np.arange(24), "day": 1})
-    >>> describe_groups(X, (X["hour"] > 6).to_numpy().astype(int), 2)["rule"].tolist()
+    >>> described = describe_groups(X, (X["hour"] > 6).to_numpy().astype(int), 2)
+    >>> described["rule"].tolist()
     ['hour ≤ 6', 'hour > 6']
+    >>> described["examples"][0]
+    'hour 2, day 1; hour 4, day 1'
     """
     if n_groups == 1:
-        return pd.DataFrame({"rule": ["all rows"], "fidelity": [1.0], "features": [""]})
+        return pd.DataFrame({"rule": [ALL_ROWS], "fidelity": [1.0], "features": [""], "examples": [""]})
 
     features = _GroupFeatures(X, weights)
     descriptions = []
@@ -273,10 +291,57 @@ def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArr
         inside = labels == group
         if inside.any():
             rule, fidelity = features.best_rule(inside)
-            descriptions.append({"rule": rule, "fidelity": fidelity, "features": features.differences(inside)})
+            roughly = "" if fidelity >= LEAST_FIDELITY or rule == ALL_ROWS else "roughly "
+            differences = features.differences(inside)
+            descriptions.append({"rule": roughly + rule, "fidelity": fidelity, "features": differences})
         else:
             descriptions.append({"rule": "no rows", "fidelity": 0.0, "features": ""})
-    return pd.DataFrame(descriptions)
+    return pd.DataFrame(descriptions).assign(examples=example_rows(X, labels, n_groups, weights))
+
+
+def example_rows(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> list[str]:
+    """Return two rows of each group in words, with their values in the columns of largest weight.
+
+    They lie a third and two thirds of the way through the group's rows, in the order of the first of these columns.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"city": ["Bern", "Rom", "Rom"], "size": [50.25, 60, 70]})
+    >>> example_rows(X, np.array([0, 1, 1]), 2, np.array([0.1, 0.9]))
+    ['city Bern, size 50.25', 'city Rom, size 60; city Rom, size 70']
+    """
+    table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X).add_prefix("x")
+    share = np.zeros(table.shape[1]) if weights is None else np.asarray(weights)
+    largest = np.argsort(-share, kind="stable")[:MOST_EXAMPLE_COLUMNS]
+    order = _rank(table.iloc[:, largest[0]])
+    texts = []
+    for group in range(n_groups):
+        rows = np.flatnonzero(labels == group)
+        rows = rows[np.argsort(order[rows], kind="stable")]
+        chosen = sorted({rows[len(rows) * place // 3] for place in (1, 2)}, key=order.__getitem__) if len(rows) else []
+        examples = [
+            ", ".join(f"{table.columns[j]} {_example_text(table.iat[row, j])}" for j in sorted(largest))
+            for row in chosen
+        ]
+        texts.append("; ".join(examples))
+    return texts
+
+
+def _rank(column: pd.Series[Any]) -> FloatArray:
+    """Return each value's place in increasing order: of numbers and dates by size, of others by their text."""
+    if column.dtype.kind not in "biufmM":
+        column = column.astype(str)
+    return column.rank(method="first").to_numpy(dtype=np.float64, na_value=math.inf)
+
+
+def _example_text(value: Any) -> str:
+    """Return a value in an example row, short enough to read."""
+    if pd.isna(value):
+        return "missing"
+    if isinstance(value, float | np.floating):
+        return number_text(float(f"{value:.4g}")) if value != round(value) else number_text(float(value))
+    text = str(value).removesuffix(" 00:00:00")  # of a date without a time
+    return text if len(text) <= LONGEST_EXAMPLE else f"{text[: LONGEST_EXAMPLE - 1]}…"
 
 
 class _GroupFeatures:
@@ -321,7 +386,7 @@ class _GroupFeatures:
     def best_rule(self, inside: BoolArray) -> tuple[str, float]:
         """Return the rule of the leaf that overlaps most with the group, and the overlap (Jaccard's index)."""
         if not self.columns:
-            return "all rows", float(inside.mean())
+            return ALL_ROWS, float(inside.mean())
         leaves, paths = self.trees.fit(inside, smallest=3)
         hits = np.bincount(leaves, weights=inside)
         overlaps = hits / (np.bincount(leaves) + inside.sum() - hits)

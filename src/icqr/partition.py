@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Hashable
-from itertools import pairwise
 from reprlib import repr as shortened
 from typing import Any, Protocol, Self
 
@@ -562,13 +561,12 @@ class ScorePartition(BaseEstimator):
             self.counts_ = np.delete(self.counts_, first + 1)
 
     def describe(self) -> pd.DataFrame:
-        """Return each group's rule in words: its place among the groups, and the range of its predicted scores."""
-        edges = [f"{edge:.3g}" for edge in self.edges_]
-        scores = [f"{low} < predicted score ≤ {high}" for low, high in pairwise(edges)]
-        if edges:
-            scores = [f"predicted score ≤ {edges[0]}", *scores, f"predicted score > {edges[-1]}"]
-        rules = [f"difficulty {place} of {self.n_groups_}: {score}" for place, score in enumerate(scores, start=1)]
-        return pd.DataFrame({"rule": rules or ["all rows"], "fidelity": 1.0})
+        """Return each group's name: its place among the groups, from the easiest rows to the hardest."""
+        ends = {1: ", the easiest", self.n_groups_: ", the hardest"}
+        places = range(1, self.n_groups_ + 1)
+        return pd.DataFrame(
+            {"name": [f"difficulty {place} of {self.n_groups_}{ends.get(place, '')}" for place in places]}
+        )
 
     def check_parameters(self) -> None:
         """Raise if a parameter is not allowed."""

@@ -51,8 +51,6 @@ FEWEST_TO_SEARCH = 100
 MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
 #: Forms and parts of the excess risk, see :func:`icqr.metrics.excess_risk`.
 RISKS = ["l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over"]
-#: A rule that fits its group less well than this is called a rough one.
-LEAST_FIDELITY = 0.8
 
 
 class IntervalModel(Protocol):
@@ -329,11 +327,7 @@ def _named(X: Any) -> pd.DataFrame:
 
 def _model_groups(model: IntervalRegressor, coverage: float, labels: IntArray) -> Grouping:
     """Return a model's groups with their rules and what their calibration can give."""
-    descriptions = model.descriptions_[["rule", "fidelity"]].itertuples(index=False)
-    names = [
-        f"group {group} ({rule if fidelity >= LEAST_FIDELITY else f'roughly {rule}'})"
-        for group, (rule, fidelity) in enumerate(descriptions)
-    ]
+    names = [f"group {group} ({rule})" for group, rule in enumerate(model.descriptions_["rule"])]
     table = model.certificate(coverage).groups.rename(columns={"n": "calibration_rows"})
     table = table.assign(region=[*names, "no known group"], kind="model group")
     codes = np.where(labels < 0, len(table) - 1, labels).astype(np.intp)

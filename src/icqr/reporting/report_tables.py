@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from icqr._rules import LEAST_FIDELITY
 from icqr._sheet import MISSING, Cell, Column, Sheet, aligned, cell, share, span
 from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, promise
 from icqr.calibration import INFINITE, POOLED, REFUSED
@@ -30,6 +31,10 @@ SELECTION_RULE = (
 REGIONS_NOTE = (
     "Each interval is of a region by itself. A verdict allows for the number of regions that were looked at: among "
     "many, a few intervals leave out the promise by chance."
+)
+DIFFICULTY = (
+    "Difficulty is how far a row's bounds are likely to miss before calibration, predicted from its columns; a rule says "
+    "which rows are mostly in the group."
 )
 OTHER_GROUPS = "Methods with other groups, or with none, promise nothing for these."
 
@@ -233,10 +238,9 @@ def _audit_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
 def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     entries = []
     for group in summary["groups"]:  # a rule that is rough needs more words
-        rough = group["fidelity"] < 0.8
+        rough = group["fidelity"] < LEAST_FIDELITY
         words = {
             "name": f"group {group['group']}",
-            "rule": f"{'roughly ' * rough}{group['rule']}",
             "features": (group["features"] or None) if rough else None,
             "exception": group["guarantee"] if group["guarantee"] in (POOLED, INFINITE, REFUSED) else None,
         }
@@ -259,9 +263,11 @@ def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
         Head("Calibration rows", "n"),
         Head("Rule fits", "fidelity", share, "Rows with both rule and group, of those with either."),
         Head("What sets it apart", "features", cell, apart),
+        Head("Two of its rows", "examples", cell, "Their values in the columns that count most."),
     ]
+    note = DIFFICULTY if any(entry["rule"].startswith("difficulty ") for entry in entries) else ""
     numbers = [int(entry["group"]) for entry in entries]
-    yield _sheet("groups", "Groups, their rules and offsets", entries, heads, groups=numbers)
+    yield _sheet("groups", "Groups, their rules and offsets", entries, heads, note, numbers)
 
 
 def _selection_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
