@@ -33,8 +33,8 @@ REGIONS_NOTE = (
     "many, a few intervals leave out the promise by chance."
 )
 DIFFICULTY = (
-    "Difficulty is how far a row's bounds are likely to miss before calibration, predicted from its columns; a rule says "
-    "which rows are mostly in the group."
+    "Difficulty is how far a row's bounds are likely to miss before calibration, predicted from its columns; a rule "
+    "says which rows are mostly in the group."
 )
 OTHER_GROUPS = "Methods with other groups, or with none, promise nothing for these."
 
