@@ -361,6 +361,16 @@ def test_cross_calibration_is_for_tables(client: Any, frames: Any) -> None:
     assert model.certificate().guarantee == "group-wise"
 
 
+def test_rows_in_time_are_split_in_tables_alone(client: Any, rows: Any, frames: Any) -> None:
+    X, y = rows
+    with pytest.raises(ValueError, match="order is not possible with Dask collections; split them in time yourself"):
+        CQR(SMALL, random_state=0).fit(*frames, order="x1")
+    model, local = (kind(SMALL, random_state=0).fit(X, y, order="x1") for kind in (CQR, icqr.CQR))
+    np.testing.assert_array_equal(model.predict_interval(X), local.predict_interval(X))
+    with pytest.raises(ValueError, match="QR has no calibration"):
+        QR(SMALL, random_state=0).fit(X, y, order="x1")
+
+
 def test_a_local_booster_is_told_that_it_sees_a_sample(client: Any, frames: Any) -> None:
     lightgbm = pytest.importorskip("lightgbm")
     with pytest.warns(

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, vali
 
 from icqr._libraries import Encoder, core_of
 from icqr._messages import warn
-from icqr._rows import Rows, check_pair, check_target, check_weights, naming
+from icqr._rows import Order, Rows, check_pair, check_target, check_weights, naming
 from icqr._tables import (
     FloatArray,
     IntArray,
@@ -463,12 +463,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         y_calibration: ArrayLike | None,
         fit_params: dict[str, Any],
         calibration: str | None = None,
+        order: Order | None = None,
     ) -> Prepared:
         """Check every parameter and row before any work starts, and split the rows.
 
         `calibration` is the method's parameter of this name: "split", "cross", or "auto", which is "cross" below
         `FEW_ROWS` rows where that can be, and else "split". Or it is "all", if the model needs no training rows, so
-        that all rows calibrate; or "none".
+        that all rows calibrate; or "none". With `order`, the oldest rows train and the newest calibrate.
         """
         self._check_parameters()
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -499,7 +500,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             rows = replace(rows, X=settle_kinds(rows.X))
 
         check_pair(X_calibration, y_calibration)
-        how, why_not = calibration or self.calibration, self._why_not_cross(X_calibration)
+        how, why_not = calibration or self.calibration, self._why_not_cross(X_calibration, order)
+        if order is not None and X_calibration is not None:
+            raise ValueError(
+                "order says which rows of X calibrate, but X_calibration is given, whose rows do; give one of them"
+            )
+        if order is not None and how == "all":
+            raise ValueError(
+                "order says which rows train and which calibrate, but the estimator is fitted already, so that all "
+                "rows calibrate; leave order out, and give fit the newest rows alone"
+            )
         if how == "cross" and why_not is not None:
             raise ValueError(why_not)
         if how == "auto":
@@ -510,7 +520,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 scored = self._check_rows(X_calibration, y_calibration)
             _warn_of_known_rows(train, scored)
         elif how == "split":
-            train, scored = rows.split(self.calibration_size, seeds.split)
+            size = self.calibration_size
+            train, scored = rows.split(size, seeds.split) if order is None else rows.split_in_order(size, order)
         if how != "none":
             self._check_enough(scored)
 
@@ -554,8 +565,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 f"estimator must be a regressor, for example HistGradientBoostingRegressor(), got {inner!r}"
             )
 
-    def _why_not_cross(self, X_calibration: object) -> str | None:
+    def _why_not_cross(self, X_calibration: object, order: object) -> str | None:
         """Return why the rows can't be cross-calibrated; None if they can."""
+        if order is not None:
+            return (
+                "order lets the newest rows calibrate, but calibration='cross' calibrates with all rows; use "
+                "calibration='split', or leave order out"
+            )
         if X_calibration is not None:
             return (
                 "calibration='cross' calibrates with the training rows, but X_calibration is given; leave it out, or "

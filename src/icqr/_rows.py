@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,14 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import column_or_1d
 
 from icqr._tables import FloatArray, IntArray, Table, draw_rows, take_rows
+
+#: What says which rows are older: a column's name of X, or one value per row.
+Order: TypeAlias = Hashable | ArrayLike
+#: Kinds of values that have an order, as pandas names them.
+_ORDERED = {
+    *("integer", "floating", "mixed-integer-float", "decimal"),
+    *("datetime64", "datetime", "date", "period", "timedelta64", "timedelta"),
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +54,58 @@ class Rows:
         train, calibration = train_test_split(np.arange(len(self)), test_size=size, random_state=seed)
         return self.take(np.sort(train)), self.take(np.sort(calibration))
 
+    def split_in_order(self, calibration_size: float, order: Order) -> tuple[Rows, Rows]:
+        """Split off the newest rows to calibrate with; those as old as the oldest of them go with them.
+
+        Examples
+        --------
+        >>> rows = Rows(np.zeros((5, 1)), np.zeros(5), np.arange(5))
+        >>> train, calibration = rows.split_in_order(2, order=[2021, 2019, 2020, 2022, 2020])
+        >>> train.index, calibration.index
+        (array([1, 2, 4]), array([0, 3]))
+        """
+        places = _places(order, self.X)
+        size = held_out_size(calibration_size, len(self))
+        is_newest = places >= np.sort(places)[-size]
+        if is_newest.all():
+            raise ValueError(
+                f"order must leave older rows to train on, but the newest {size} of {len(self)} rows begin with the "
+                "oldest value there is; give values that tell the rows apart, or a smaller calibration_size"
+            )
+        return self.take(np.flatnonzero(~is_newest)), self.take(np.flatnonzero(is_newest))
+
     def __len__(self) -> int:
         return len(self.y)
+
+
+def _places(order: Order, X: Table) -> IntArray:
+    """Return each row's place in time, 0 for the oldest; rows of equal values have the same."""
+    if np.ndim(order) > 0:  # type: ignore[arg-type]
+        values = order
+    elif isinstance(X, pd.DataFrame) and order in X.columns:
+        values = X[order]
+    else:
+        known = f"one of {X.columns.tolist()}" if isinstance(X, pd.DataFrame) else "but X is an array without names"
+        raise ValueError(
+            f"order={order!r} must be the name of a column of X, {known}; give a column's name, or one value per row"
+        )
+    if np.shape(values) != (len(X),):  # type: ignore[arg-type]
+        raise ValueError(f"order must have one value for each of the {len(X)} rows of X, got shape {np.shape(values)}")
+
+    column = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values))
+    missing = np.flatnonzero(column.isna())
+    if len(missing):
+        raise ValueError(
+            f"order must say of each row how old it is; {len(missing)} of {len(X)} values are missing, the first in "
+            f"row {missing[0]}. Fill them in, or drop these rows."
+        )
+    kind = pd.api.types.infer_dtype(column)
+    if kind not in _ORDERED:
+        raise ValueError(
+            f"order must hold numbers or dates, got {kind} values, such as {column.iloc[0]!r} in row 0; turn text into "
+            "dates by pd.to_datetime"
+        )
+    return pd.factorize(column, sort=True)[0]
 
 
 @contextmanager

@@ -69,7 +69,7 @@ from icqr._predicting import (
     interval_names,
     is_list,
 )
-from icqr._rows import check_pair, held_out_size, naming
+from icqr._rows import Order, check_pair, held_out_size, naming
 from icqr._tables import FloatArray, Table, take_rows
 from icqr.calibration import COVERAGES, Calibration, reduced_to, rows_needed
 from icqr.partition import GroupPartition
@@ -111,6 +111,7 @@ class _OnDask(IntervalRegressor):
         X_calibration: Collection | Table | None = None,
         y_calibration: Collection | ArrayLike | None = None,
         *,
+        order: Order | None = None,
         sample_rows: int = SAMPLE_ROWS,
         coverages: Sequence[float] = COVERAGES,
         **fit_params: Any,
@@ -124,6 +125,8 @@ class _OnDask(IntervalRegressor):
             calibration. Tables are fitted here, as the local class does it.
         X_calibration, y_calibration : optional
             Calibration rows, which the model must not have seen.
+        order : str or array, optional
+            For tables only; see `icqr.ICQR.fit`. With Dask collections, give the newest rows as calibration rows.
         sample_rows : int, default=200_000
             Importance and groups are learned from this many random rows, and the model too unless it is
             `lightgbm.DaskLGBMRegressor` or `xgboost.dask.DaskXGBRegressor`: these train on all rows, on the cluster.
@@ -138,8 +141,13 @@ class _OnDask(IntervalRegressor):
         """
         has_fresh = X_calibration is not None or y_calibration is not None
         if not is_collection(X) or (has_fresh and isinstance(self, regressors.QR)):  # which refuses calibration rows
-            super().fit(X, y, X_calibration=X_calibration, y_calibration=y_calibration, **fit_params)
+            super().fit(X, y, X_calibration=X_calibration, y_calibration=y_calibration, order=order, **fit_params)
             return self
+        if order is not None:
+            raise ValueError(
+                "order is not possible with Dask collections; split them in time yourself, for example at a date, and "
+                "give the newest rows as X_calibration and y_calibration"
+            )
         self._check_parameters()
         refuse_random_ties(self.ties)
         if self.calibration == "cross":

@@ -27,7 +27,7 @@ from icqr._predicting import (
     Seeds,
     check_labels,
 )
-from icqr._rows import Rows, naming
+from icqr._rows import Order, Rows, naming
 from icqr._rules import describe_groups, describe_partition
 from icqr._tables import Features, FloatArray, Table
 from icqr.calibration import Calibration, NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
@@ -116,6 +116,8 @@ class Naive(IntervalRegressor):
         y: ArrayLike,
         X_calibration: ArrayLike | None = None,
         y_calibration: ArrayLike | None = None,
+        *,
+        order: Order | None = None,
         **fit_params: Any,
     ) -> Self:
         """Fit the model and calibrate.
@@ -126,6 +128,8 @@ class Naive(IntervalRegressor):
             Rows to train on. If you give no calibration rows, `calibration_size` of these are set aside.
         X_calibration, y_calibration : table and array, optional
             Calibration rows. The model must not have seen them.
+        order : str or array, optional
+            What says how old rows are; see `ICQR.fit`.
         **fit_params : optional
             Passed to the estimator's own fit; see `ICQR.fit`.
 
@@ -134,7 +138,7 @@ class Naive(IntervalRegressor):
         self
         """
         how = "all" if is_prefit(self.estimator) else "split"
-        train, calibration, params, seeds, _ = self._prepare(X, y, X_calibration, y_calibration, fit_params, how)
+        train, calibration, params, seeds, _ = self._prepare(X, y, X_calibration, y_calibration, fit_params, how, order)
 
         # 1. Fit the regressor.
         regressor = seeded(bare(self.estimator), seeds.model)
@@ -198,8 +202,8 @@ class QR(IntervalRegressor):
 
     def fit(self, X: ArrayLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the quantile model on all rows; `fit_params` are passed to the estimator's own fit."""
-        calibration = [fit_params.pop(name, None) for name in ("X_calibration", "y_calibration")]
-        if any(rows is not None for rows in calibration):
+        calibration = [fit_params.pop(name, None) for name in ("X_calibration", "y_calibration", "order")]
+        if any(part is not None for part in calibration):
             raise ValueError(NO_CALIBRATION)
         train, _, params, seeds, _ = self._prepare(X, y, None, None, fit_params, calibration="none")
 
@@ -308,6 +312,8 @@ class CQR(IntervalRegressor):
         y: ArrayLike,
         X_calibration: ArrayLike | None = None,
         y_calibration: ArrayLike | None = None,
+        *,
+        order: Order | None = None,
         **fit_params: Any,
     ) -> Self:
         """Fit the model and calibrate.
@@ -318,6 +324,8 @@ class CQR(IntervalRegressor):
             Rows to train on. If you give no calibration rows, `calibration_size` of these are set aside.
         X_calibration, y_calibration : table and array, optional
             Calibration rows. The model must not have seen them.
+        order : str or array, optional
+            What says how old rows are; see `ICQR.fit`.
         **fit_params : optional
             Passed to the estimator's own fit; see `ICQR.fit`.
 
@@ -328,7 +336,7 @@ class CQR(IntervalRegressor):
         # A fitted model needs no training rows, so all rows calibrate; scaled scores still need some for their scale.
         needs_none = is_prefit(self.estimator) and self.conformity == "cqr" and self.calibration == "split"
         train, calibration, params, seeds, crosses = self._prepare(
-            X, y, X_calibration, y_calibration, fit_params, "all" if needs_none else self.calibration
+            X, y, X_calibration, y_calibration, fit_params, "all" if needs_none else None, order
         )
 
         # 1. Estimate the conditional quantiles.
@@ -492,6 +500,8 @@ class ICQR(IntervalRegressor):
         y: ArrayLike,
         X_calibration: ArrayLike | None = None,
         y_calibration: ArrayLike | None = None,
+        *,
+        order: Order | None = None,
         **fit_params: Any,
     ) -> Self:
         """Fit the model, learn the groups and calibrate.
@@ -500,10 +510,15 @@ class ICQR(IntervalRegressor):
         ----------
         X, y : table and array
             Rows to train on. If you give no calibration rows, `calibration_size` of these are drawn at random and set
-            aside. A random draw is right only if rows are exchangeable. If they are in time order, give the latest ones
-            as calibration rows. If there are several rows per customer or site, give whole customers or sites.
+            aside. A random draw is right only if rows are exchangeable. If they are in time order, use `order`. If
+            there are several rows per customer or site, give whole customers or sites as calibration rows.
         X_calibration, y_calibration : table and array, optional
             Calibration rows. The model must not have seen them.
+        order : str or array, optional
+            What says how old rows are: the name of a column of X, which stays a feature, or one number or date per row.
+            The oldest rows train, and the newest `calibration_size` calibrate, with all that are as old as the oldest
+            of them. Rows in time are not exchangeable, so the promise holds as far as new rows are like the newest ones
+            here. No draw at random then sets rows aside, and ``calibration="cross"`` is not possible.
         **fit_params : optional
             Passed to the estimator's own fit: `sample_weight`, evaluation sets, callbacks. Arrays with one value per
             row are split with the rows. Calibration never uses weights. If scikit-learn's metadata routing is enabled,
@@ -514,7 +529,9 @@ class ICQR(IntervalRegressor):
         self
         """
         # The rows are checked and split into the paper's D_train and D_cal.
-        train, calibration, params, seeds, crosses = self._prepare(X, y, X_calibration, y_calibration, fit_params)
+        train, calibration, params, seeds, crosses = self._prepare(
+            X, y, X_calibration, y_calibration, fit_params, order=order
+        )
         self._check_columns_can_group(train, calibration)
 
         # Part 1: estimate the conditional quantiles at α/2 and 1 - α/2, where α = 1 - coverage, and the median. The
@@ -649,14 +666,14 @@ class ICQR(IntervalRegressor):
         is_approximate = any(_data_of(part) == "calibration" for part in learned)
         return self._calibrate(calibration, APPROXIMATE if is_approximate else GROUPWISE)
 
-    def _why_not_cross(self, X_calibration: object) -> str | None:
+    def _why_not_cross(self, X_calibration: object, order: object) -> str | None:
         for name in ("importance", "partition"):
             if _data_of(getattr(self, name)) == "calibration":
                 return (
                     f"{name} is learned from calibration rows (data='calibration'), and calibration='cross' sets none "
                     "aside; use data='train', or calibration='split'"
                 )
-        return super()._why_not_cross(X_calibration)
+        return super()._why_not_cross(X_calibration, order)
 
     def _is_auto(self) -> bool:
         return isinstance(self.partition, str) and self.partition == "auto"
@@ -739,10 +756,10 @@ class AutoICQR(ICQR):
     calibration : {"auto", "split", "cross"}, default="auto"
         "split" sets rows aside to calibrate with. "cross" trains and calibrates with all rows, each scored by a model
         that has not seen it (CV+, ten folds): better with few rows, slower, and with a weaker promise; see
-        `icqr.cross.CrossCalibration`. "auto" is "cross" below 1,000 rows, unless you give calibration rows, a partition
-        or importance with ``data="calibration"``, or ``ties="random"``. What "cross" costs: it fits ten models, and
-        asks all ten for each prediction. With 300 rows, one row took 29 ms, and `CQR` 2.4 ms; to write or read a file
-        takes seconds. Where a row must be answered fast, use "split".
+        `icqr.cross.CrossCalibration`. "auto" is "cross" below 1,000 rows, unless you give calibration rows, `order`, a
+        partition or importance with ``data="calibration"``, or ``ties="random"``. What "cross" costs: it fits ten
+        models, and asks all ten for each prediction. With 300 rows, one row took 29 ms, and `CQR` 2.4 ms; to write or
+        read a file takes seconds. Where a row must be answered fast, use "split".
     calibration_size : float or int, default=1/3
         Share or number of rows to set aside for calibration.
     random_state : int, RandomState or None
@@ -814,6 +831,8 @@ class AutoICQR(ICQR):
         y: ArrayLike,
         X_calibration: ArrayLike | None = None,
         y_calibration: ArrayLike | None = None,
+        *,
+        order: Order | None = None,
         **fit_params: Any,
     ) -> Self:
         """Fit the bounds, choose the groups and calibrate.
@@ -825,6 +844,8 @@ class AutoICQR(ICQR):
             random; `ICQR.fit` says when that is right. Of fewer than 1,000 rows none are set aside: see `calibration`.
         X_calibration, y_calibration : table and array, optional
             Calibration rows. The model must not have seen them.
+        order : str or array, optional
+            What says how old rows are; see `ICQR.fit`.
         **fit_params : optional
             `sample_weight` is the only one that makes sense for all models that are fitted here.
 
@@ -838,7 +859,9 @@ class AutoICQR(ICQR):
                 f"AutoICQR fits several models, which share one fit parameter only: sample_weight, got {unknown[0]}; "
                 "set parameters of the estimator itself, or use ICQR, which passes fit parameters on"
             )
-        train, calibration, params, seeds, crosses = self._prepare(X, y, X_calibration, y_calibration, fit_params)
+        train, calibration, params, seeds, crosses = self._prepare(
+            X, y, X_calibration, y_calibration, fit_params, order=order
+        )
         self._check_columns_can_group(train, calibration)
 
         # 1. Bounds: a cross-fitted centre, and the quantiles of its residuals.
