@@ -155,7 +155,7 @@ def characterize(data: str, library: str) -> dict[str, Any]:
             seen[name] = entry
         if library == "hist":
             seen["audit"] = icqr.audit(y_new, fitted["icqr"], X_new, with_excess_risk=False).to_dict()
-            summary = summarize({"CQR": fitted["cqr"], "ICQR": fitted["icqr"]}, X_new, y_new)
+            summary = summarize({"CQR": fitted["cqr"], "ICQR": fitted["icqr"]}, y_new, X_new)
             seen["report"] = {key: value for key, value in summary.items() if key not in ("made", "computed", "audits")}
     return json.loads(json.dumps(seen, default=_plain))
 

@@ -163,11 +163,11 @@ def test_the_default_model_stays_if_two_stages_collapse_as_well() -> None:
 @pytest.mark.filterwarnings(f"ignore:{SAME}:UserWarning")
 def test_the_report_says_what_the_model_is() -> None:
     model = CQR(random_state=0).fit(X, VARIES)
-    (facts,) = summarize(model, X, VARIES)["computed"]["models"]
+    (facts,) = summarize(model, VARIES, X)["computed"]["models"]
     assert facts["model"] == "ResidualQuantiles(HistGradientBoostingRegressor())"
     assert facts["bounds"].startswith("in two stages")
     assert facts["constant quantiles"] == model.collapse_
-    (facts,) = summarize(CQR(HIST, random_state=0).fit(X, X[:, 0]), X, VARIES)["computed"]["models"]
+    (facts,) = summarize(CQR(HIST, random_state=0).fit(X, X[:, 0]), VARIES, X)["computed"]["models"]
     assert "constant quantiles" not in facts
 
 

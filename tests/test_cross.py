@@ -272,12 +272,12 @@ def test_every_door_is_open(name: str, tmp_path: Any) -> None:
     # Audits, reports and pictures.
     assert audit(y, model, new, with_excess_risk=False).coverage == 0.9
     other = CQR(LIGHT, random_state=0).fit(rows, Y)
-    assert list(compare({"it": model, "other": other}, new, y, with_excess_risk=False).audits) == ["it", "other"]
+    assert list(compare(y, {"it": model, "other": other}, new, with_excess_risk=False).audits) == ["it", "other"]
     sentence = summarize(model)["verdict"]["sentence"]
     assert sentence.startswith("The model covers about 90 % in practice, at least ")
     assert ("(approximate)" in sentence) == (name in ("auto", "clusters"))  # groups learned, or one group chosen
     report(model, tmp_path / "alone.html")
-    report(model, tmp_path / "checked.html", new, y)
+    report(model, tmp_path / "checked.html", y, new)
     page = (tmp_path / "alone.html").read_text(encoding="utf-8")
     assert "All rows train and calibrate, each scored by a model that has not seen it (CV+)" in page
     for display in (IntervalDisplay, WidthResidualDisplay, GroupCoverageDisplay, WidthDisplay):

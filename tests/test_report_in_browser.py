@@ -57,10 +57,10 @@ def path(tmp_path_factory: Any) -> Path:
         HOSTILE: ICQR(small, partition=KMeansPartition(choose=6), random_state=0).fit(X[train], y[train]),
         CATEGORIES[1]: ICQR(ResidualQuantiles(small), partition="auto", random_state=0).fit(X[train], y[train]),
     }
-    comparison = compare(models, X[test], y[test], groups="kind", with_excess_risk=False)
+    comparison = compare(y[test], models, X[test], groups="kind", with_excess_risk=False)
     target = tmp_path_factory.mktemp("report") / "report.html"
     seconds = dict.fromkeys(models, 0.5)
-    return report(comparison, target, X[test], y[test], methods=models, about={"file": CATEGORIES[0]}, seconds=seconds)
+    return report(comparison, target, y[test], X[test], methods=models, about={"file": CATEGORIES[0]}, seconds=seconds)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def methods(models: dict[str, Any], auto: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def comparison(methods: dict[str, Any], rows: tuple[Any, Any]) -> Comparison:
-    return compare(methods, *rows, with_excess_risk=False)
+    return compare(rows[1], methods, rows[0], with_excess_risk=False)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def written_comparison(
     folder = tmp_path_factory.mktemp("page")
     about, seconds = {"file": "a <b>.csv", "rows": 1500}, dict.fromkeys(methods, 1.0) | {"Best <b>": 12.25}
     options: dict[str, Any] = {"about": about, "seconds": seconds, "json_path": folder / "summary.json"}
-    page = written(folder, comparison, *rows, methods=methods, **options)
+    page = written(folder, comparison, *rows[::-1], methods=methods, **options)
     return json.loads((folder / "summary.json").read_text(encoding="utf-8")), page
 
 
@@ -102,7 +102,7 @@ def written(folder: Path, subject: Any, *rows: Any, **options: Any) -> str:
 
 def test_the_summary_is_what_model_and_audit_say(models: dict[str, Any], rows: tuple[Any, Any], audited: Audit) -> None:
     model, (X, y) = models["ICQR"], rows
-    summary = summarize(audited, X, y, methods=model)
+    summary = summarize(audited, y, X, methods=model)
     assert summary["title"] == "Prediction intervals for y"
     assert summary["promised"] == model.coverage
     assert summary["audits"] == {"ICQR": audited.to_dict()}
@@ -153,14 +153,14 @@ def test_a_comparison_says_who_falls_short(methods: dict[str, Any], compared: di
 
 def test_a_comparison_of_few_rows_looks_at_no_regions(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
     X, y = rows
-    sentence = summarize({name: models[name] for name in ("QR", "CQR")}, X[:12], y[:12])["verdict"]["sentence"]
+    sentence = summarize({name: models[name] for name in ("QR", "CQR")}, y[:12], X[:12])["verdict"]["sentence"]
     assert sentence.endswith("; no regions were looked at.")
 
 
 def test_only_models_are_said_not_to_have_seen_the_rows(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
     X, y = rows
     ending = " rows that no model has seen"
-    assert tables_of(summarize(models["CQR"], X, y))["methods"].caption.endswith(ending)
+    assert tables_of(summarize(models["CQR"], y, X))["methods"].caption.endswith(ending)
     assert not tables_of(summarize(audit(y, np.c_[y - 1, y + 1], coverage=0.9)))["methods"].caption.endswith(ending)
 
 
@@ -192,7 +192,7 @@ def test_given_groups_follow_the_models_own() -> None:
 def test_groups_that_were_compared_have_every_method(rows: tuple[Any, Any]) -> None:
     y = rows[1]
     methods = {"a": np.full((600, 2), [-1, 1]), "b": np.full((600, 2), [-9, 9])}
-    compared = compare(methods, rows[0], y, coverage=0.8, groups=np.arange(600) % 2, with_excess_risk=False)
+    compared = compare(y, methods, rows[0], coverage=0.8, groups=np.arange(600) % 2, with_excess_risk=False)
     groups = summarize(compared)["coverage_by_group"]
     assert [list(entry["methods"]) for entry in groups] == [["a", "b"], ["a", "b"]]
 
@@ -226,7 +226,7 @@ def test_what_a_model_of_small_groups_does_not_promise_is_said() -> None:
     assert "in groups too small for a promise" in origin["exception"]
     assert [row[4].text for row in tables_of(summarize(model))["groups"].rows] == ["–", "none (pooled offset)"]
     with pytest.warns(UserWarning, match="pooled"):
-        groups = summarize(model, X, X["a"])["coverage_by_group"]
+        groups = summarize(model, X["a"], X)["coverage_by_group"]
     assert [(entry["group"], entry["name"]) for entry in groups] == [(0, "site = x"), (1, "site = y")]
 
 
@@ -238,7 +238,7 @@ def checked(auto: Any, rows: tuple[Any, Any], tmp_path_factory: Any) -> tuple[di
     """Its summary, and its page."""
     folder = tmp_path_factory.mktemp("auto")
     audited = audit(rows[1], auto, rows[0], with_excess_risk=False)
-    page = written(folder, audited, *rows, methods=auto, json_path=folder / "summary.json")
+    page = written(folder, audited, *rows[::-1], methods=auto, json_path=folder / "summary.json")
     return json.loads((folder / "summary.json").read_text(encoding="utf-8")), page
 
 
@@ -293,14 +293,14 @@ def test_importances_that_are_all_zero_are_said_not_drawn(tmp_path: Path, rows: 
     X, y = make_heteroscedastic(400, n_features=3, random_state=0, return_X_y=True)
     constant = HistGradientBoostingRegressor(max_iter=1, min_samples_leaf=300)
     model = ICQR(constant, coverage=0.8, random_state=0).fit(X, y)
-    summary = summarize(model, *rows)
+    summary = summarize(model, *rows[::-1])
     assert summary["importance_sentence"] == (
         "All importances are zero: permuting a column changes no prediction's error. So groups don't follow them."
     )
     assert {entry["share"] for entry in summary["importance"]} == {0.0}
     assert "importance" not in tables_of(summary)
     assert summary["computed"]["models"][0]["constant quantiles"] == model.collapse_
-    page = written(tmp_path, model, *rows)
+    page = written(tmp_path, model, *rows[::-1])
     part = sections(page)["importance"]
     assert summary["importance_sentence"] in part.replace("&#39;", "'")
     assert "<svg" not in part
@@ -369,11 +369,11 @@ def test_bare_intervals_have_no_parts_of_a_model(tmp_path: Path) -> None:
 def test_bare_intervals_with_their_rows_have_pictures(tmp_path: Path) -> None:
     y = pd.Series(np.random.default_rng(0).normal(size=200), name="sales")
     bounds = np.full((200, 2), [-2.0, 2.0])
-    page = written(tmp_path, audit(y, bounds, coverage=0.9), None, y, methods=bounds)
+    page = written(tmp_path, audit(y, bounds, coverage=0.9), y, methods=bounds)
     assert re.findall(r'<figure id="picture-(\w+)"', page) == ["widths", "intervals", "residuals"]
     assert "Prediction intervals for sales" in page
     bounds[0] = -INF, INF
-    page = written(tmp_path, audit(y, bounds, coverage=0.9), None, y, methods=bounds)
+    page = written(tmp_path, audit(y, bounds, coverage=0.9), y, methods=bounds)
     assert re.findall(r'<figure id="picture-(\w+)"', page) == ["widths"]
     assert "∞" in page
 
@@ -392,7 +392,7 @@ def test_a_bound_on_one_side(side: str, tmp_path: Path) -> None:
     X, y = make_heteroscedastic(600, n_features=2, random_state=0, return_X_y=True)
     model = ICQR(SMALL, side=side, partition=KMeansPartition(choose=2), random_state=0).fit(X[:400], y[:400])
     audited = audit(y[400:], model, X[400:], with_excess_risk=False)
-    page = written(tmp_path, audited, X[400:], y[400:], methods=model, json_path=tmp_path / "summary.json")
+    page = written(tmp_path, audited, y[400:], X[400:], methods=model, json_path=tmp_path / "summary.json")
     assert "∞" in page
     stored = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     assert stored["methods"][0]["mean_width"] == "Infinity"
@@ -407,7 +407,7 @@ def test_rows_may_have_another_form_than_the_training_rows(trained_on_arrays: bo
     target = y[400:].to_numpy()
     model = ICQR(SMALL, partition=KMeansPartition(choose=2), random_state=0).fit(forms[0][:400], y[:400])
     page = written(
-        tmp_path, audit(target, model, X[400:], with_excess_risk=False), forms[1][400:], target, methods=model
+        tmp_path, audit(target, model, X[400:], with_excess_risk=False), target, forms[1][400:], methods=model
     )
     assert len(re.findall("<figure ", page)) == 7
     assert "<h1>Prediction intervals</h1>" in page
@@ -474,9 +474,9 @@ def test_everything_from_data_is_escaped(tmp_path: Path) -> None:
     X = pd.DataFrame({HOSTILE: rng.random(600), "kind": rng.choice(CATEGORIES, 600), "$x_1$ & <b>": rng.random(600)})
     y = pd.Series(X[HOSTILE] + (X["kind"] == CATEGORIES[0]) * 3 + rng.normal(size=600), name=f"y {HOSTILE}")
     model = ICQR(SMALL, partition=KMeansPartition(choose=3), random_state=0).fit(X[:400], y[:400])
-    compared = compare({HOSTILE: model}, X[400:], y[400:], groups=X["kind"][400:], with_excess_risk=False)
+    compared = compare(y[400:], {HOSTILE: model}, X[400:], groups=X["kind"][400:], with_excess_risk=False)
     options: dict[str, Any] = {"methods": {HOSTILE: model}, "about": {"file <i>": CATEGORIES[0]}}
-    page = written(tmp_path, compared, X[400:], y[400:], **options)
+    page = written(tmp_path, compared, y[400:], X[400:], **options)
     tags = Page(page).tags
     assert tags.count("script") == 2
     assert not {"img", "b", "i"} & set(tags)
@@ -499,7 +499,7 @@ def test_a_model_predicts_once(rows: tuple[Any, Any], tmp_path: Path) -> None:
     X, y = rows
     first, second = (CQR(Counted(), random_state=0).fit(X[:300], y[:300]) for _ in range(2))
     calls.clear()
-    written(tmp_path, {"first": first, "second": second}, X[500:], y[500:])
+    written(tmp_path, {"first": first, "second": second}, y[500:], X[500:])
     assert calls == [100, 100]
 
 
@@ -564,25 +564,25 @@ def test_errors_say_what_to_do(models: dict[str, Any], rows: tuple[Any, Any], au
         report({"a": models["ICQR"], "b": np.zeros((3, 2))}, path)
     with pytest.raises(NotFittedError):
         report(ICQR(), path)
-    with pytest.raises(ValueError, match="got no y; give both, or neither"):
-        report(models["CQR"], path, X)
-    with pytest.raises(ValueError, match="X and y must be given with several models"):
+    with pytest.raises(ValueError, match="got no X; give both, or neither"):
+        report(models["CQR"], path, y)
+    with pytest.raises(ValueError, match="y and X must be given with several models"):
         report(models, path)
     with pytest.raises(ValueError, match="methods goes with an audit"):
-        report(models["CQR"], path, X, y, methods=models["CQR"])
+        report(models["CQR"], path, y, X, methods=models["CQR"])
     with pytest.raises(ValueError, match="methods must be given with y"):
-        report(audited, path, X, y)
+        report(audited, path, y, X)
     with pytest.raises(ValueError, match="y must be given with intervals"):
         report(audited, path, methods=np.zeros((600, 2)))
     with pytest.raises(ValueError, match=r"must be what was audited: 600 rows of which ICQR covers .*, got 599"):
-        report(audited, path, X[1:], y[1:], methods=models["ICQR"])
+        report(audited, path, y[1:], X[1:], methods=models["ICQR"])
     with pytest.raises(IsADirectoryError, match=r"add a name: .*report\.html"):
         report(audited, tmp_path)
     with pytest.raises(FileNotFoundError, match="in a folder that exists"):
         report(audited, tmp_path / "no" / "report.html")
-    compared = compare({"a": np.full((600, 2), [-1, 1])}, X, y, coverage=0.8, with_excess_risk=False)
+    compared = compare(y, {"a": np.full((600, 2), [-1, 1])}, X, coverage=0.8, with_excess_risk=False)
     with pytest.raises(ValueError, match=r"names that were compared, \['a'\], got \['b'\]"):
-        report(compared, path, X, y, methods={"b": np.full((600, 2), [-1, 1])})
+        report(compared, path, y, X, methods={"b": np.full((600, 2), [-1, 1])})
     assert not path.exists()
 
 

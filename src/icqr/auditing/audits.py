@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -246,6 +246,7 @@ def prepare(
     y: ArrayLike, intervals: Intervals, X: ArrayLike | None, groups: Groups | None, coverage: float | None
 ) -> Audited:
     """Return the arguments of :func:`audit` in one form, or say what is wrong with them."""
+    check_not_swapped(y)
     model_groups, prediction = None, None
     if not hasattr(intervals, "predict_interval"):
         bounds = as_intervals(intervals, len(np.asarray(y)))
@@ -282,6 +283,17 @@ def prepare(
         groupings.append(model_groups)
     whole = {**whole, "region": "all rows", "kind": "all rows", "group": None}
     return Audited(rows, bounds, level, table, groupings, whole, prediction)
+
+
+def check_not_swapped(y: Any) -> None:
+    """Say that y and X look swapped, if y is a table or the methods of a comparison."""
+    is_table = np.ndim(y) == 2 and np.shape(y)[1] > 1
+    if is_table or isinstance(y, Mapping) or hasattr(y, "predict_interval"):
+        got = f"{type(y).__name__}{f' of shape {np.shape(y)}' * is_table}"
+        raise ValueError(
+            f"y must hold one number per row, got {got}; y and X look swapped: y comes first, as in "
+            "audit(y, intervals, X), compare(y, methods, X) and report(subject, path, y, X)"
+        )
 
 
 def as_intervals(intervals: Any, n: int) -> FloatArray:

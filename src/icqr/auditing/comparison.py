@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from icqr.auditing.audits import Audit, Audited, Groups, Intervals, audit_rows, prepare
+from icqr.auditing.audits import Audit, Audited, Groups, Intervals, audit_rows, check_not_swapped, prepare
 from icqr.auditing.findings import (
     CONFIDENCE,
     ERROR_RATE,
@@ -87,9 +87,9 @@ class Comparison(Written):
 
 
 def compare(
-    methods: Mapping[str, Intervals] | Sequence[Intervals],
-    X: ArrayLike | None,
     y: ArrayLike,
+    methods: Mapping[str, Intervals] | Sequence[Intervals],
+    X: ArrayLike | None = None,
     *,
     coverage: float | None = None,
     groups: Groups | None = None,
@@ -107,12 +107,12 @@ def compare(
 
     Parameters
     ----------
-    methods : dict or list
-        Models or intervals, as :func:`~icqr.auditing.audit` takes them; a dict gives them names.
-    X : table
-        Features; may be None if no method is a model.
     y : (n,) array
         What happened, for rows that no method has seen.
+    methods : dict or list
+        Models or intervals, as :func:`~icqr.auditing.audit` takes them; a dict gives them names.
+    X : table, optional
+        Features; must be given if a method is a model.
     coverage : float, optional
         What is promised, the same for all; must be given unless all are icqr models of the same coverage.
     groups : optional
@@ -133,10 +133,11 @@ def compare(
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.random(2000), rng.normal(size=2000)
     >>> methods = {"wide": np.full((2000, 2), [-2.5, 2.5]), "right": np.full((2000, 2), [-1.645, 1.645])}
-    >>> result = compare(methods, x[:, None], y, coverage=0.9)
+    >>> result = compare(y, methods, x[:, None], coverage=0.9)
     >>> result.differences.set_index("measure").loc["interval_score", "verdict"]
     'less'
     """
+    check_not_swapped(y)
     named = named_methods(methods)
     base = next(iter(named)) if reference is None else reference
     if base not in named:
@@ -180,7 +181,10 @@ def named_methods(methods: Any) -> dict[str, Any]:
             name = type(method).__name__ if hasattr(method, "predict_interval") else f"method {place}"
             named[name if name not in named else f"{name} ({place})"] = method
     else:
-        raise TypeError(f"methods must be a dict or a list of models or intervals, got {type(methods).__name__}")
+        raise TypeError(
+            f"methods must be a dict or a list of models or intervals, got {type(methods).__name__}; "
+            "the order is compare(y, methods, X)"
+        )
     if not named:
         raise ValueError("methods must hold at least one model or array of intervals, got none")
     return named

@@ -75,7 +75,7 @@ def compare_methods(
     estimator = seeded(estimator, seed)  # the methods that share its bounds don't seed it
     methods, seconds = _fit_methods(estimator, settings, X_train, y_train, X_cal, y_cal, show)
     show("Checking the five methods")
-    comparison = compare(methods, X_test, y_test, groups=settings.groups, random_state=seed)
+    comparison = compare(y_test, methods, X_test, groups=settings.groups, random_state=seed)
 
     show("Putting the results together")
     about = {
@@ -87,8 +87,8 @@ def compare_methods(
     }
     details: dict[str, Any] = {"methods": methods, "about": about, "seconds": seconds}
     if report_path is not None:
-        report(comparison, report_path, X_test, y_test, **details)
-    return comparison, summarize(comparison, X_test, y_test, **details)
+        report(comparison, report_path, y_test, X_test, **details)
+    return comparison, summarize(comparison, y_test, X_test, **details)
 
 
 def _fit_methods(
@@ -194,8 +194,8 @@ def judge(
     result = audit(y, intervals, X, labels, coverage=coverage, random_state=seed)
     about = {"data": described, "intervals": f"columns {lower!r} and {upper!r}"}
     if report_path is not None:
-        report(result, report_path, X, y, methods=intervals, about=about)
-    return result, summarize(result, X, y, methods=intervals, about=about)
+        report(result, report_path, y, X, methods=intervals, about=about)
+    return result, summarize(result, y, X, methods=intervals, about=about)
 
 
 def say_audit(result: Audit, summary: dict[str, Any], counted: Sequence[str], report_path: str | None) -> None:

@@ -28,8 +28,8 @@ _NOT_IN_A_PAGE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"
 def report(
     subject: Subject,
     path: str | os.PathLike[str],
-    X: ArrayLike | None = None,
     y: ArrayLike | None = None,
+    X: ArrayLike | None = None,
     *,
     methods: object = None,
     title: str | None = None,
@@ -52,11 +52,11 @@ def report(
         :func:`~icqr.auditing.compare` returns, also for intervals of other libraries.
     path : path
         The HTML file; an existing one is replaced.
-    X, y : table and array, optional
+    y, X : array and table, optional
         Rows that no model has seen. A model is audited on them. With an audit or a comparison, the rows that it is of.
     methods : model, intervals or dict of these, optional
         With an audit or a comparison: what was audited (by name, if several), for the parts about the model and, with
-        X and y, for the pictures.
+        y and X, for the pictures.
     title : str, optional
         By default made from the name of y.
     about : dict, optional
@@ -85,7 +85,7 @@ def report(
     jinja2 = imported("jinja2", "reports need", "icqr[report]")
     from icqr.reporting.pictures import pictures_of  # not above: a summary needs no matplotlib
 
-    evidence = gather(subject, X, y, methods)
+    evidence = gather(subject, y, X, methods)
     summary = summary_of(evidence, title, about, seconds)
     numbers = as_json(summary)
 

@@ -17,7 +17,7 @@ from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
 from icqr._tables import IntArray, Table, as_table
 from icqr.auditing import Audit, Comparison
-from icqr.auditing.audits import Audited, prepare
+from icqr.auditing.audits import Audited, check_not_swapped, prepare
 from icqr.auditing.comparison import compare_rows, named_methods
 from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, listed, percent, plain, promise, records, rows_of
 from icqr.cross import CrossCertificate
@@ -61,8 +61,8 @@ Subject: TypeAlias = IntervalRegressor | Mapping[str, IntervalRegressor] | list[
 
 def summarize(
     subject: Subject,
-    X: ArrayLike | None = None,
     y: ArrayLike | None = None,
+    X: ArrayLike | None = None,
     *,
     methods: object = None,
     title: str | None = None,
@@ -73,7 +73,7 @@ def summarize(
 
     Parameters
     ----------
-    subject, X, y, methods, title, about, seconds
+    subject, y, X, methods, title, about, seconds
         As in :func:`icqr.reporting.report`.
 
     Returns
@@ -93,7 +93,7 @@ def summarize(
     >>> summary["verdict"]["status"], summary["methods"][0]["coverage"]
     ('unknown', 0.6666666666666666)
     """
-    return summary_of(gather(subject, X, y, methods), title, about, seconds)
+    return summary_of(gather(subject, y, X, methods), title, about, seconds)
 
 
 def summary_of(
@@ -185,11 +185,12 @@ class Evidence:
 
 
 def gather(
-    subject: Subject, X: ArrayLike | None = None, y: ArrayLike | None = None, methods: object = None
+    subject: Subject, y: ArrayLike | None = None, X: ArrayLike | None = None, methods: object = None
 ) -> Evidence:
     """Bring what was given to :func:`icqr.reporting.report` into one form, or say what is missing."""
+    check_not_swapped(y)
     if isinstance(subject, Audit | Comparison):
-        return _gather_audited(subject, X, y, methods)
+        return _gather_audited(subject, y, X, methods)
     if methods is not None:
         raise ValueError("methods goes with an audit or a comparison; a model speaks for itself, leave it out")
 
@@ -209,7 +210,7 @@ def gather(
         return Evidence(float(model.coverage), models=models)
     if X is None or y is None:
         raise ValueError(
-            "X and y must be given with several models, and go together with one, got no "
+            "y and X must be given with several models, and go together with one, got no "
             f"{'X' if X is None else 'y'}; give both, or neither for a report of one model alone"
         )
 
@@ -219,7 +220,7 @@ def gather(
     return Evidence(comparison.coverage, comparison.audits, compared, models, rows, as_table(X), target_name(y))
 
 
-def _gather_audited(subject: Audit | Comparison, X: ArrayLike | None, y: ArrayLike | None, methods: object) -> Evidence:
+def _gather_audited(subject: Audit | Comparison, y: ArrayLike | None, X: ArrayLike | None, methods: object) -> Evidence:
     """Join an audit or a comparison with the methods that were audited, if they are given."""
     if isinstance(subject, Comparison):
         comparison, audits = subject, subject.audits
@@ -244,7 +245,7 @@ def _gather_audited(subject: Audit | Comparison, X: ArrayLike | None, y: ArrayLi
         n, share = len(audited.rows.y), float(np.mean(audited.rows.covered))
         if n != numbers["n"] or not math.isclose(share, numbers["coverage"]):
             raise ValueError(
-                f"X, y and methods must be what was audited: {numbers['n']:.0f} rows of which {name} covers "
+                f"y, X and methods must be what was audited: {numbers['n']:.0f} rows of which {name} covers "
                 f"{numbers['coverage']:.4f}, got {n} rows of which it covers {share:.4f}"
             )
     table = None if X is None else as_table(X)
