@@ -13,7 +13,7 @@ import icqr
 # Libraries of the extras, and models that users bring: `import icqr` and its data sets import none of them.
 OPTIONAL = {
     *("catboost", "dask", "jax", "jinja2", "lightgbm", "matplotlib", "optax", "polars", "pooch", "quantile_forest"),
-    *("pyarrow", "requests", "rich", "skops", "torch", "typer", "xgboost"),
+    *("pyarrow", "requests", "rich", "skops", "torch", "tqdm", "typer", "xgboost"),
 }
 
 WATCH = """

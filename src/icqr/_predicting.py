@@ -102,13 +102,15 @@ class Prepared(NamedTuple):
 class IntervalRegressor(RegressorMixin, BaseEstimator):
     """What all methods share: they predict, explain, say what they promise, and can be calibrated again."""
 
-    # Values for methods that don't have these parameters. Where a method has one, `__init__` overrides it.
+    # Values for methods, and for models in older files, that don't have these parameters. Where a method has one,
+    # `__init__` overrides it.
     conformity = "cqr"
     symmetric = True
     ties = "covered"
     small_groups = "error"
     calibration = "split"
     calibration_size: float = 1 / 3
+    verbose = False
     _calibrations: tuple[str, ...] = ("split", "cross")  # what the parameter may be
     _takes_quantiles = True  # the estimator may predict quantiles instead of a mean
 
@@ -545,6 +547,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             ("ties", TIES),
             ("small_groups", SMALL_GROUPS),
             ("calibration", self._calibrations),
+            ("verbose", (True, False)),
         ):
             if getattr(self, name) not in allowed:
                 listed = ", ".join(map(repr, allowed))

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, validate_data
 
 from icqr._libraries import TargetScale, ask, find_library, one_thread
+from icqr._messages import counted
 from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, draw_rows, take_rows
 from icqr.quantiles import MEDIAN, PointModel, QuantileModel, bare, cut_folds, fit_clone
 
@@ -215,7 +216,7 @@ class Mixture(BaseEstimator):
         n_jobs: int | None = None,
     ) -> Self:
         """Fit every member, and weigh them."""
-        members = [clone(member).fit(X, y, seed, fit_params, n_jobs) for member in self.members]
+        members = [clone(each).fit(X, y, seed, fit_params, n_jobs) for each in counted(self.members, "model")]
         predictions = np.column_stack([member.out_of_fold_ for member in members])
         weights = mixing_weights(predictions, y, (fit_params or {}).get("sample_weight"))
         weights[weights < LEAST_WEIGHT * weights.max()] = 0.0

@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 
-from icqr._messages import warn
+from icqr._messages import counted, warn
 from icqr._tables import FloatArray, IntArray, Table, as_table, draw_rows, take_rows
 from icqr._trees import can_read, tree_replacer
 from icqr.centres import CrossFitted
@@ -162,7 +162,8 @@ class PermutationImportance(BaseEstimator):
             orders = self._orders(len(y), rounds, seeds[column])
             return np.asarray(np.abs(bases - errors(replacer.replace(column, orders))))
 
-        columns = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(changes)(j) for j in range(X.shape[1]))
+        places = counted(range(X.shape[1]), "column")
+        columns = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(changes)(j) for j in places)
         return _mean_over_repeats(np.array(columns), base, X)  # I_j is the mean of column j's changes
 
     def within(self, model: PredictsQuantiles, X: Table, most_predicted: int) -> Self | None:

@@ -28,6 +28,7 @@ from icqr._libraries import (
     seeded,
     target_scale,
 )
+from icqr._messages import counted
 from icqr._rows import Rows
 from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, take_rows
 
@@ -100,7 +101,8 @@ class QuantileModel(BaseEstimator):
         if at_once > 1 and "lightgbm.LGBMModel" in class_names(core.model) and core.model.n_jobs is None:
             threads = {f"{core.prefix}n_jobs": max(1, cpu_count() // at_once)}
         self.models_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_clone)(estimator, {**task, **threads}, rows, target, params) for task in settings
+            delayed(fit_clone)(estimator, {**task, **threads}, rows, target, params)
+            for task in counted(settings, "level")
         )
         for model in self.models_ if threads else ():
             model.set_params(**dict.fromkeys(threads))  # it may predict with all cores
@@ -476,7 +478,8 @@ def cross_fit(
     """
     folds = cut_folds(len(y), n_folds, seed, (fit_params or {}).get("sample_weight"))
     unfitted = without_checkpoints(clone(model))
-    tasks = (delayed(_fit_without)(clone(unfitted), X, y, levels, fold, fit_params or {}) for fold in folds)
+    counts = counted(folds, "fold")
+    tasks = (delayed(_fit_without)(clone(unfitted), X, y, levels, fold, fit_params or {}) for fold in counts)
     models = Parallel(n_jobs=n_jobs)(tasks)
     predictions = np.empty((len(y), len(levels)))
     for fitted, fold in zip(models, folds, strict=True):

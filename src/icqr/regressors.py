@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 
 from icqr._libraries import copied, core_of, seeded
-from icqr._messages import warn
+from icqr._messages import step, warn, with_progress
 from icqr._predicting import (
     APPROXIMATE,
     GROUPWISE,
@@ -76,6 +76,8 @@ class Naive(IntervalRegressor):
         Seed for everything random.
     n_jobs : int, optional
         Passed to the regressor, if it has this parameter.
+    verbose : bool, default=False
+        True shows the steps of `fit` as they are done (needs tqdm).
 
     Examples
     --------
@@ -99,6 +101,7 @@ class Naive(IntervalRegressor):
         calibration_size: float = 1 / 3,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.estimator = estimator
         self.coverage = coverage
@@ -109,7 +112,9 @@ class Naive(IntervalRegressor):
         self.calibration_size = calibration_size
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
+    @with_progress(n_steps=2)
     def fit(
         self,
         X: ArrayLike,
@@ -141,12 +146,14 @@ class Naive(IntervalRegressor):
         train, calibration, params, seeds, _ = self._prepare(X, y, X_calibration, y_calibration, fit_params, how, order)
 
         # 1. Fit the regressor.
+        step("regression")
         regressor = seeded(bare(self.estimator), seeds.model)
         if self.n_jobs is not None and hasattr(regressor, "get_params") and "n_jobs" in regressor.get_params():
             regressor.set_params(n_jobs=self.n_jobs)
         self.model_ = PointModel(regressor).fit(train.X, train.y, **params)
 
         # 2. Score the calibration rows, |y - f(x)| (see `_bounds`: lower and upper are f(x)); one offset for all rows.
+        step("calibration")
         _put_into_one_group(self, train)
         return self._calibrate(calibration, MARGINAL)
 
@@ -172,6 +179,8 @@ class QR(IntervalRegressor):
         Seed for everything random.
     n_jobs : int, optional
         Number of tasks to run at the same time.
+    verbose : bool, default=False
+        True shows the steps of `fit` as they are done (needs tqdm).
 
     Examples
     --------
@@ -191,6 +200,7 @@ class QR(IntervalRegressor):
         y_max: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.estimator = estimator
         self.coverage = coverage
@@ -199,7 +209,9 @@ class QR(IntervalRegressor):
         self.y_max = y_max
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
+    @with_progress(n_steps=1)
     def fit(self, X: ArrayLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the quantile model on all rows; `fit_params` are passed to the estimator's own fit."""
         calibration = [fit_params.pop(name, None) for name in ("X_calibration", "y_calibration", "order")]
@@ -208,6 +220,7 @@ class QR(IntervalRegressor):
         train, _, params, seeds, _ = self._prepare(X, y, None, None, fit_params, calibration="none")
 
         # 1. Estimate the conditional quantiles.
+        step("quantiles")
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = fit_quantiles(self.estimator, train, levels, seeds.model, self.n_jobs, params)
         bounds = self._count_crossings_and_set_floor(train)
@@ -267,6 +280,8 @@ class CQR(IntervalRegressor):
         Seed for everything random.
     n_jobs : int, optional
         Number of tasks to run at the same time.
+    verbose : bool, default=False
+        True shows the steps of `fit` as they are done (needs tqdm).
 
     Examples
     --------
@@ -292,6 +307,7 @@ class CQR(IntervalRegressor):
         calibration_size: float = 1 / 3,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.estimator = estimator
         self.coverage = coverage
@@ -305,7 +321,9 @@ class CQR(IntervalRegressor):
         self.calibration_size = calibration_size
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
+    @with_progress(n_steps=2)
     def fit(
         self,
         X: ArrayLike,
@@ -340,12 +358,14 @@ class CQR(IntervalRegressor):
         )
 
         # 1. Estimate the conditional quantiles.
+        step("quantiles")
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = _fit_bounds(self, self.estimator, train, levels, seeds, params, crosses)
         bounds = self._count_crossings_and_set_floor(train)
         self._notice_collapse(train, bounds, seeds.model, params)
 
         # 2. and 3. Score the calibration rows; one offset for all rows.
+        step("calibration")
         _put_into_one_group(self, train)
         if crosses:
             return self._calibrate_across(train, CROSS)
@@ -406,6 +426,8 @@ class ICQR(IntervalRegressor):
         Seed for everything random.
     n_jobs : int, optional
         Number of tasks to run at the same time.
+    verbose : bool, default=False
+        True shows the steps of `fit` as they are done (needs tqdm).
 
     Attributes
     ----------
@@ -458,6 +480,7 @@ class ICQR(IntervalRegressor):
         calibration_size: float = 1 / 3,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.estimator = estimator
         self.coverage = coverage
@@ -474,6 +497,7 @@ class ICQR(IntervalRegressor):
         self.calibration_size = calibration_size
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @classmethod
     def as_printed(cls, estimator: Any = None, coverage: float = 0.9, **parameters: Any) -> ICQR:
@@ -494,6 +518,7 @@ class ICQR(IntervalRegressor):
         partition = KMeansPartition(clusterer=KMeans(n_init=10), merge=False, data="calibration")
         return cls(estimator, coverage, **{"importance": importance, "partition": partition, **parameters})
 
+    @with_progress(n_steps=4)
     def fit(
         self,
         X: ArrayLike,
@@ -536,6 +561,7 @@ class ICQR(IntervalRegressor):
 
         # Part 1: estimate the conditional quantiles at α/2 and 1 - α/2, where α = 1 - coverage, and the median. The
         # paper asks for normalised sets: the model learns y centred and scaled (`target_scale`).
+        step("quantiles")
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = _fit_bounds(self, self.estimator, train, levels, seeds, params, crosses)
         bounds = self._count_crossings_and_set_floor(train)
@@ -543,16 +569,19 @@ class ICQR(IntervalRegressor):
 
         # Part 2: each column's weight is its permutation importance (Algorithm 2), on training rows unless `importance`
         # says otherwise. Columns are multiplied by their weights in part 3, and again in part 5.
+        step("importance")
         weights = self._column_weights(train, calibration, seeds.importance)
 
         # Part 3: group the rows. By default `KMeansPartition.fit` scales and weights the columns, runs K-means
         # (Algorithm 1) for k = 2, 3, …, and takes the first k with σ_k > σ.
+        step("groups")
         self.partition_ = self._fit_partition(train, calibration, weights, seeds.partition, params)
         # Not in the paper: groups that would get too few calibration rows are merged, and described in words.
         self._settle_groups(train, calibration, weights, seeds.partition)
 
         # Part 4: find each calibration row's group, score the row, and keep the scores of each group. Its offset q̂ is
         # the score of rank ceil((n + 1) coverage). Part 5, `predict_interval`, looks it up for the coverage asked for.
+        step("calibration")
         return self._calibrate_by_group(train, calibration, crosses)
 
     def _column_weights(self, train: Rows, calibration: Rows, seed: int) -> FloatArray | None:
@@ -766,6 +795,8 @@ class AutoICQR(ICQR):
         Seed for everything random.
     n_jobs : int, optional
         Number of tasks to run at the same time.
+    verbose : bool, default=False
+        True shows the steps of `fit` as they are done (needs tqdm).
 
     Attributes
     ----------
@@ -807,6 +838,7 @@ class AutoICQR(ICQR):
         calibration_size: float = 1 / 3,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.estimator = estimator
         self.coverage = coverage
@@ -824,7 +856,9 @@ class AutoICQR(ICQR):
         self.calibration_size = calibration_size
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
+    @with_progress(n_steps=4)
     def fit(
         self,
         X: ArrayLike,
@@ -865,6 +899,7 @@ class AutoICQR(ICQR):
         self._check_columns_can_group(train, calibration)
 
         # 1. Bounds: a cross-fitted centre, and the quantiles of its residuals.
+        step("quantiles")
         bounds = around(self.estimator, ResidualQuantiles(effort=self.effort))
         levels = quantile_levels(self.coverage, self.side)
         self.model_ = _fit_bounds(self, bounds, train, levels, seeds, params, crosses)
@@ -872,11 +907,14 @@ class AutoICQR(ICQR):
         self._notice_collapse(seen, self._count_crossings_and_set_floor(seen), seeds.model, params)
 
         # 2. Groups. The columns' importance weighs them for K-means, and warns of columns that leak the target.
+        step("importance")
         weights = self._column_weights(train, calibration, seeds.importance)
+        step("groups")
         self.partition_ = self._fit_partition(train, calibration, weights, seeds.partition, params)
         self._settle_groups(train, calibration, weights, seeds.partition)
 
         # 3. One offset for each group; `predict_interval` looks it up for the coverage asked for.
+        step("calibration")
         return self._calibrate_by_group(train, calibration, crosses)
 
     @classmethod

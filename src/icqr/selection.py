@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from icqr._messages import counted
 from icqr._rows import Rows
 from icqr._tables import FloatArray, IntArray
 from icqr.calibration import Calibration, rows_needed
@@ -182,7 +183,7 @@ def _losses(
     n_calibrating = min(n_calibration, len(y) // 2)
     rng = np.random.default_rng(seed)
     sums, times = np.zeros((len(candidates), len(y))), np.zeros(len(y))
-    for _ in range(SPLITS):
+    for _ in counted(range(SPLITS), "split"):
         order = rng.permutation(len(y))
         calibrating, judged = order[:n_calibrating], order[n_calibrating:]
         times[judged] += 1

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from icqr import metrics
+from icqr._messages import progress, step
 from icqr._predicting import IntervalRegressor
 from icqr._rules import value_rule, words
 from icqr._tables import FloatArray, IntArray, as_table
@@ -164,6 +165,7 @@ def audit(
     coverage: float | None = None,
     random_state: int = 0,
     with_excess_risk: bool = True,
+    verbose: bool = False,
 ) -> Audit:
     """Say where prediction intervals hold and where they do not, in words.
 
@@ -198,6 +200,8 @@ def audit(
     with_excess_risk : bool
         Whether to compute the excess risk (ERT), which takes most of the time and changes no verdict. At most 20,000
         rows are used for it, drawn at random; with more than 100 columns fewer, down to 5,000.
+    verbose : bool
+        True shows the steps as they are done (needs tqdm).
 
     Returns
     -------
@@ -212,7 +216,8 @@ def audit(
     >>> print(result.findings[0])
     Rows with hr ≤ 6: 7... % of 5... covered, 90 % promised; the true value is very likely between 7... % and 7... %.
     """
-    return audit_rows(prepare(y, intervals, X, groups, coverage), random_state, with_excess_risk)
+    with progress(verbose, "audit", n_steps=2):
+        return audit_rows(prepare(y, intervals, X, groups, coverage), random_state, with_excess_risk)
 
 
 # -- What is audited --------------------------------------------------------------------------------------
@@ -379,6 +384,7 @@ def _user_groups(groups: Any, X: pd.DataFrame | None, n: int) -> list[Grouping]:
 def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> Audit:
     """Audit rows that are in one form already, see :func:`audit`."""
     seed, coverage, rows = check_whole_number("random_state", random_state, 0), audited.coverage, audited.rows
+    step("measures")
     slab = None
     if audited.X is not None and len(rows.y) >= FEWEST_TO_SEARCH:
         with suppress(ValueError):  # no column varies
@@ -387,6 +393,7 @@ def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> A
             )
     strata = metrics.size_stratified_coverage(rows.y, audited.intervals)
     numbers = _numbers(audited, strata, slab) | _risk_numbers(audited, seed, with_excess_risk)
+    step("regions")
     regions = _judged_regions(audited, slab, seed)
 
     # That some intervals are infinite is worth a sentence, unless it was asked for: a bound on one side.

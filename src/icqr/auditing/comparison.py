@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from icqr._messages import progress
 from icqr.auditing.audits import Audit, Audited, Groups, Intervals, audit_rows, check_not_swapped, prepare
 from icqr.auditing.findings import (
     CONFIDENCE,
@@ -96,6 +97,7 @@ def compare(
     reference: str | None = None,
     random_state: int = 0,
     with_excess_risk: bool = True,
+    verbose: bool = False,
 ) -> Comparison:
     """Audit several methods on the same rows and say how they differ.
 
@@ -123,6 +125,8 @@ def compare(
         Seed of the split in halves, the same for all.
     with_excess_risk : bool
         Whether to compute the excess risk, which takes most of the time.
+    verbose : bool
+        True shows the steps as they are done (needs tqdm).
 
     Returns
     -------
@@ -143,7 +147,8 @@ def compare(
     if base not in named:
         raise ValueError(f"reference must be one of {', '.join(named)}, got {base!r}")
     rows = {name: prepare(y, method, X, groups, coverage) for name, method in named.items()}
-    return compare_rows(rows, base, random_state, with_excess_risk)
+    with progress(verbose, "compare", n_steps=2 * len(rows)):  # the two of each method's audit
+        return compare_rows(rows, base, random_state, with_excess_risk)
 
 
 def compare_rows(rows: dict[str, Audited], base: str, random_state: int, with_excess_risk: bool) -> Comparison:
