@@ -73,6 +73,8 @@ FORMATS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "semicolon, decimal point": (text_of(FRAME, sep=";").encode(), {}),
     "tab": (text_of(FRAME, sep="\t").encode(), {}),
     "bar": (text_of(FRAME, sep="|").encode(), {}),
+    "blank": (text_of(FRAME, sep=" ", na_rep="NA").encode(), {}),
+    "blanks, latin-1": (FRAME.to_string(index=False).encode("latin-1"), {"encoding": "latin-1"}),
     "byte order mark": (text_of(FRAME).encode("utf-8-sig"), {}),
     "utf-16": (text_of(FRAME, sep="\t").encode("utf-16"), {}),
     "utf-32": (text_of(FRAME).encode("utf-32"), {}),
@@ -129,15 +131,35 @@ def test_a_pipe_that_can_not_be_rewound() -> None:
         ("a\n1\n", ["a"]),
         ("a b|c d\n1|2\n", ["a b", "c d"]),
         ("name,note\nBern,a;b;c\nGenf,d;e;f\n", ["name", "note"]),
+        ("a b c\n1 2 3\n", ["a", "b", "c"]),
+        ("  size   z  price\n  0.006   5   24.0\n 12.500  10    9.7  \n", ["size", "z", "price"]),
+        ('mpg  hp\tname\n18.0   8\t"buick skylark"\n15.0   7\t"ford"\n', ["mpg", "hp", "name"]),  # tabs are blanks
+        ("a;b,c\n1.5  2;3\n", ["a", "b,c"]),
+        ("Order Date,size\n2024-01-01 00:00,5\n", ["Order Date", "size"]),
+        ("a,   b,   c\n1,   2,   3\n", ["a", "b", "c"]),
+        ("a b\tc d\n1 x\t2 y\n", ["a b", "c d"]),
     ],
 )
 def test_the_separator_is_found(content: str, columns: list[str], read: Read) -> None:
     assert list(read(content).frame) == columns
 
 
-def test_without_a_header(read: Read) -> None:
-    table = read("1;x\n2;y\n", {"no_header": True})
+@pytest.mark.parametrize("content", ["1;x\n2;y\n", " 1   x\n 2   y\n", '1 "x"\n2 "y"\n'])
+def test_without_a_header(content: str, read: Read) -> None:
+    table = read(content, {"no_header": True})
     assert table.frame.to_dict("list") == {"column 1": [1, 2], "column 2": ["x", "y"]}
+
+
+@pytest.mark.parametrize("content", ["1,5;2,5\n3,5;4,5\n", " 1,5   2,5\n 3,5   4,5\n"])
+def test_a_comma_that_is_the_decimal_sign_does_not_separate(content: str, read: Read) -> None:
+    table = read(content, {"no_header": True, "decimal": ","})
+    assert table.frame.to_dict("list") == {"column 1": [1.5, 3.5], "column 2": [2.5, 4.5]}
+
+
+def test_blanks_and_line_ends_in_a_quoted_field(read: Read) -> None:
+    table = read('size  city           price\n1  "New  York"   3\n2  "Los\nAngeles"  4\n3  Rome  5\n')
+    assert table.frame["city"].tolist() == ["New  York", "Los\nAngeles", "Rome"]
+    assert table.frame["price"].tolist() == [3, 4, 5]
 
 
 # -- Values ----------------------------------------------------------------------------------------------
@@ -432,6 +454,8 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "a long JSON line": (lambda: b'{"a": "' + b"x" * (1 << 24) + b'"}\n', "line 1 is longer than 8 MB"),
     "infinity": (lambda: b"a,price\n" + b"inf,2\n2,3\n" * 40, "Column 'a' is infinite"),
 }
+    "a short row among blanks": (lambda: b" a  price\n 1  2\n 3\n", "Row #3: Expected 2 columns, got 1: 3"),
+    "a huge field among blanks": (lambda: b"a  price\n" + b"x" * (1 << 24) + b"  1\n", "can't be read as CSV"),
 
 
 @pytest.mark.parametrize("what", HOSTILE)

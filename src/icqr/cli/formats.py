@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,8 @@ _MOST_BRACKETS = 500
 #: The separator is found in so many lines.
 _MOST_LINES = 1000
 _HEAD = 1 << 20
+#: Columns that are aligned by blanks: several between two fields, and no other separator beside them.
+_ALIGNED = re.compile(r"[^\s,;|] {2,}[^\s,;|]")
 _BLOCK = 1 << 23
 _FORMATS = {b"PAR1": "Parquet", b"ARROW1": "Feather", b"FEA1": "Feather"}
 _NOT_TABLES = {
@@ -66,7 +68,7 @@ def read_file(path: str, text_format: TextFormat) -> tuple[pa.Table, bool]:
                 about = pyarrow.parquet.ParquetFile(stream).metadata
                 _check_size(8 * about.num_rows * about.num_columns, stream.seek(0, io.SEEK_END), name)
                 table = pyarrow.parquet.read_table(stream)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, csv.Error, OSError) as error:
             words = " ".join(str(error).split()).removeprefix(f"{file_format.partition(' ')[0]} parse error: ")
             raise ValueError(f"{name} can't be read as {file_format}: {words[:300]}") from error
     return table, file_format == "CSV"
@@ -165,6 +167,8 @@ def _read_csv(stream: IO[bytes], head: bytes, name: str, text_format: TextFormat
 
     # With one thread an error says which row it is. The header is read as a row, so that every column is text.
     try:
+        if separator == " ":  # Arrow takes one sign between fields, not several blanks
+            stream, code, separator = _with_commas(stream, code), "utf-8", ","
         table = pyarrow.csv.read_csv(
             stream,
             pyarrow.csv.ReadOptions(
@@ -187,8 +191,26 @@ def _read_csv(stream: IO[bytes], head: bytes, name: str, text_format: TextFormat
     return table.slice(1).rename_columns([column[0].as_py() for column in table.columns])
 
 
+def _with_commas(stream: IO[bytes], encoding: str) -> IO[bytes]:
+    """Return a file whose fields are parted by blanks, with commas between them instead."""
+    text = stream.read().decode(encoding).removeprefix("\ufeff")
+    written = io.StringIO(newline="")
+    csv.writer(written).writerows(_rows(io.StringIO(text), " "))
+    return io.BytesIO(written.getvalue().encode())
+
+
+def _rows(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    """Yield the fields of each line; blanks, which may be tabs, may be several, and may be around the fields."""
+    if separator == " ":
+        lines = (line.replace("\t", " ").strip() + "\n" for line in lines)
+    return csv.reader(lines, delimiter=separator, skipinitialspace=separator == " ")
+
+
 def find_separator(sample: str) -> tuple[str, int]:
-    r"""Return the separator that cuts most lines into as many fields as the first, and that number.
+    r"""Return the sign between fields (one blank if blanks and tabs are), and how many fields the first line has.
+
+    It is the sign that cuts most lines into as many fields as the first. A comma may also be the decimal sign, and a
+    blank part of a text: they come last.
 
     Examples
     --------
@@ -196,16 +218,24 @@ def find_separator(sample: str) -> tuple[str, int]:
     (';', 2)
     >>> find_separator("name,note\nBern,a;b;c\n")
     (',', 2)
+    >>> find_separator(" size   price\n 12.5     3.0\n  7.25  10.0\n")
+    (' ', 2)
     """
     lines = list(islice(io.StringIO(sample), _MOST_LINES))
-    cut = []
-    for separator in ",;\t|":
-        try:
-            widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
-        except csv.Error:  # an open quotation mark, or a field that is too large
-            widths = []
-        width = widths[0] if widths else 1
-        agreement = widths.count(width) / len(widths) if width > 1 else 0.0
-        cut.append((agreement, width, separator))
-    _, width, separator = max(cut, key=lambda fit: fit[:2])
-    return separator, width
+    cut = [(*_agreement(lines, separator), separator) for separator in ";\t|,"]
+    agreement, width, separator = max(cut, key=lambda fit: (fit[0], fit[2] != ",", fit[1]))
+    blanks_agree, blanks_width = _agreement(lines, " ")
+    are_aligned = sum(_ALIGNED.search(line) is not None for line in lines) > len(lines) / 2
+    if blanks_agree >= 0.5 and (are_aligned or agreement < 0.5):
+        return " ", blanks_width
+    return (separator, width) if agreement else (",", 1)
+
+
+def _agreement(lines: list[str], separator: str) -> tuple[float, int]:
+    """Return the share of lines that have as many fields as the first, 0 if that has one, and this number."""
+    try:
+        widths = [len(row) for row in _rows(lines, separator) if row]
+    except csv.Error:  # an open quotation mark, or a field that is too large
+        widths = []
+    width = widths[0] if widths else 1
+    return (widths.count(width) / len(widths) if width > 1 else 0.0), width
