@@ -746,7 +746,7 @@ def test_odd_columns_are_noted(icqr: Run) -> None:
 def test_ignored_columns_are_not_read(icqr: Run) -> None:
     write(SALES.assign(id=range(240), day="01/02/2024"), Path("sales.csv"))  # a date that can be read in two ways
     options = ["--target", "price", *QUICK, "--out", "model.icqr"]
-    assert "say how they are written, for example --dates" in icqr("fit", "sales.csv", *options).err
+    assert "say how they are written, for example --date-format" in icqr("fit", "sales.csv", *options).err
     code, _, err = icqr("fit", "sales.csv", *options, "--ignore", "id", "--ignore", "day")
     assert (code, err) == (0, "")
     assert set(load("model.icqr").columns_) == set(SALES.columns) - {"price"}

@@ -174,7 +174,52 @@ def test_values_as_people_write_them(read: Read) -> None:
     assert table.frame["c, d"].isna().tolist() == [False, False, True, False]
     assert table.frame["e"].dtype == float
     assert table.frame["e"].isna().all()
-    assert table.notes == ["column 'a' is taken as text: 75% of its values are numbers, but not 'n.a.'"]
+    assert table.notes == [
+        "column 'a' is taken as text: 3 of its 4 values are numbers, but not 'n.a.'. If that means a missing value, "
+        "say --missing n.a."
+    ]
+
+
+def test_texts_that_mean_a_missing_value(read: Read) -> None:
+    content = "a;b;c;d\n12,5;-;2024-03-01;x\n unknown ;3;not yet;unknown\n14;-999;2024-03-02;-\n"
+    table = read(content, {"decimal": ",", "missing": ["unknown", "-", "-999", "not yet"]})
+    assert table.frame["a"].tolist()[::2] == [12.5, 14.0]
+    assert table.frame.isna().to_numpy().tolist() == [[0, 1, 0, 0], [1, 0, 1, 1], [0, 1, 0, 1]]
+    assert read(content, {"decimal": ",", "missing": ["unknown", "-"]}, keep=["a"]).kept["a"].isna().tolist() == [
+        *(False, True, False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "written", "noted"),
+    [
+        (["1", "2", "3", "unknown", "1.5"], {}, "4 of its 5 values are numbers, but not 'unknown'. If that means a m"),
+        (
+            ["unknown", "1,250", "906", "2,300", "71"],
+            {},
+            "4 of its 5 values may be numbers, like '1,250': say --decimal",
+        ),
+        (["unknown", "1,250", "906"], {"thousands": ","}, "2 of its 3 values are numbers, but not 'unknown'. If that"),
+        (["N.A.", "1,5", "2", "3", "not known"], {"decimal": ","}, "say --missing N.A. --missing 'not known'"),
+        (["-", "1", "2"], {}, "but not '-'. If that means a missing value, say --missing -"),
+        (["1 kg", "1", "2"], {}, "2 of its 3 values are numbers, but not '1 kg'"),
+        ([*"abcdefg", *"12345678"], {}, "8 of its 15 values are numbers, but not 'a', 'b', 'c' …"),
+        (
+            ["unknown", *(f"{n} kg" for n in range(3, 40))],
+            {},
+            "look like numbers, for example '3 kg'; numbers are read",
+        ),
+        (["unknown", *(f"1,{n} kg" for n in range(10, 40))], {}, "look like numbers, for example '1,10 kg'; numbers"),
+        (["n/a?", "31.12.2024", "01.01.2025"], {}, "are dates, but not 'n/a?'. If that means a missing value, say --m"),
+    ],
+)
+def test_a_note_has_examples_of_what_it_says(
+    values: list[str], written: dict[str, Any], noted: str, read: Read
+) -> None:
+    content = "\n".join(["a;b", *(f"{value};1" for value in values)])
+    (note,) = read(content, written).notes
+    assert note.startswith("column 'a' is taken as text")
+    assert noted in note
 
 
 def test_a_column_is_kept_as_text(read: Read) -> None:
@@ -289,7 +334,7 @@ def test_a_point_that_may_separate_thousands_is_noted(values: list[str], noted: 
     ],
 )
 def test_dates_become_days(dates: list[str], written: str | None, days: list[float], read: Read) -> None:
-    table = read(text_of(pd.DataFrame({"d": dates, "y": 1})), {"dates": written})
+    table = read(text_of(pd.DataFrame({"d": dates, "y": 1})), {"date_format": written})
     assert table.frame["d"].tolist() == pytest.approx(days, abs=1e-5)
     how = "" if written is None else f" ({written})"
     assert table.notes == [f"column 'd' holds dates{how}: they are taken as days since 1970-01-01"]
@@ -298,15 +343,27 @@ def test_dates_become_days(dates: list[str], written: str | None, days: list[flo
 @pytest.mark.parametrize(
     ("dates", "written", "said"),
     [
-        (["01/02/2024", "02/03/2024"], None, "dates like '01/02/2024'; say how they are written, for example --dates"),
-        (["31.01.2024", "01.02.2024"], None, "dates like '31.01.2024'; say how they are written, for example --dates"),
-        (["31/01/2024", "01/02/2024", "01/31/2024"], "%d/%m/%Y", "but '01/31/2024' can't be read as --dates %d/%m/%Y"),
+        (
+            ["01/02/2024", "02/03/2024"],
+            None,
+            "dates like '01/02/2024'; say how they are written, for example --date-format",
+        ),
+        (
+            ["31.01.2024", "01.02.2024"],
+            None,
+            "dates like '31.01.2024'; say how they are written, for example --date-format",
+        ),
+        (
+            ["31/01/2024", "01/02/2024", "01/31/2024"],
+            "%d/%m/%Y",
+            "but '01/31/2024' can't be read as --date-format %d/%m/%Y",
+        ),
         (["2024-03-01", "0000-00-00", "2024-03-02"], None, "but '0000-00-00' can't be read as 2024-03-31"),
     ],
 )
 def test_dates_that_can_not_be_told_are_refused(dates: list[str], written: str | None, said: str, read: Read) -> None:
     with pytest.raises(ValueError, match="column 'd' holds dates") as error:
-        read(text_of(pd.DataFrame({"d": dates, "y": 1})), {"dates": written})
+        read(text_of(pd.DataFrame({"d": dates, "y": 1})), {"date_format": written})
     assert said in str(error.value)
 
 
@@ -319,7 +376,11 @@ def test_text_dates_in_parquet_become_days(read: Read) -> None:
 def test_dates_with_another_text_among_them_are_noted(read: Read) -> None:
     table = read("d,y\n2024-01-31,1\nunknown,2\n2024-02-01,3\n")
     assert table.frame["d"].tolist() == ["2024-01-31", "unknown", "2024-02-01"]
-    assert table.notes == ["column 'd' is taken as text: most of its values are dates, but not 'unknown'"]
+    assert table.notes == [
+        "column 'd' is taken as text: most of its values are dates, but not 'unknown'. If that means a missing value, "
+        "say --missing unknown"
+    ]
+    assert read("d,y\n2024-01-31,1\nunknown,2\n", {"missing": ["unknown"]}).frame["d"].isna().tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +389,7 @@ def test_dates_with_another_text_among_them_are_noted(read: Read) -> None:
         ("{:.1f} m2", "numbers, for example '3.0 m2'; numbers are read if written without unit, currency"),
         ("€{:.0f}", "numbers, for example '€3'"),
         ("{:.0f}%", "numbers, for example '3%'"),
-        ("01/{:02.0f}/21", "dates, for example '01/03/21'; say how they are written with --dates"),
+        ("01/{:02.0f}/21", "dates, for example '01/03/21'; say --date-format if they are"),
         ("Jan {:02.0f}, 2021", "dates, for example 'Jan 03, 2021'"),
         ("A{:.0f}", None),
         ("{:.0f} Main St", None),
@@ -393,6 +454,8 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "header only": (lambda: b"a,b,price\n", "has a header but no rows"),
     "header without an end": (lambda: b"a,b,price", "has a header but no rows"),
     "a short row": (lambda: b"a,b,price\n1,2,3\n4,5\n", "can't be read as CSV: Row #3: Expected 3 columns, got 2: 4,5"),
+    "a short row among blanks": (lambda: b" a  price\n 1  2\n 3\n", "Row #3: Expected 2 columns, got 1: 3"),
+    "a huge field among blanks": (lambda: b"a  price\n" + b"x" * (1 << 24) + b"  1\n", "can't be read as CSV"),
     "a long row": (lambda: b"a,b,price\n1,2,3\n4,5,6,7\n", "Row #3: Expected 3 columns, got 4"),
     "a short row late": (
         lambda: b"a,price\n" + b"1,2\n" * 3_000_000 + b"1\n",
@@ -423,7 +486,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "cut UTF-16": (lambda: "a,price\n1,2\n".encode("utf-16")[:-1], "data"),
     "decimal commas": (lambda: b"a;price\n1,5;2\n2,5;3\n", "column 'a' holds numbers like '1,5'; say --decimal ,"),
     "thousands": (lambda: b'a,price\n"1,250",2\n"2,500",3\n', "column 'a' holds numbers like '1,250'; say --decimal"),
-    "dates in doubt": (lambda: b"a,price\n01/02/2024,2\n", "say how they are written, for example --dates"),
+    "dates in doubt": (lambda: b"a,price\n01/02/2024,2\n", "say how they are written, for example --date-format"),
     "text as target": (lambda: b"a,price\n1,high\n2,3\n", "must hold numbers, but 1 of 2 values are text, for example"),
     "units in the target": (lambda: b"a,price\n1,2 m\n2,3 m\n", "numbers are read if written without unit"),
     "noise": (lambda: np.random.default_rng(0).bytes(3000), "is not text, Parquet or Feather"),
@@ -454,8 +517,6 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "a long JSON line": (lambda: b'{"a": "' + b"x" * (1 << 24) + b'"}\n', "line 1 is longer than 8 MB"),
     "infinity": (lambda: b"a,price\n" + b"inf,2\n2,3\n" * 40, "Column 'a' is infinite"),
 }
-    "a short row among blanks": (lambda: b" a  price\n 1  2\n 3\n", "Row #3: Expected 2 columns, got 1: 3"),
-    "a huge field among blanks": (lambda: b"a  price\n" + b"x" * (1 << 24) + b"  1\n", "can't be read as CSV"),
 
 
 @pytest.mark.parametrize("what", HOSTILE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,13 @@ except ImportError as error:
 
 from icqr.cli.options import TextFormat
 
-PLAIN_NUMBERS = "written without unit, currency sign and separated thousands"
+_PLAIN_NUMBERS = "written without unit, currency sign and separated thousands"
 #: Texts that stand for a missing value in CSV files.
-_MISSING = pa.array([*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>"])
+_MISSING = (*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>")
 #: A text column of fewer different values may be of categories, whatever they look like.
 _FEWEST_VALUES = 20
+#: More texts among numbers than these are no words for a missing value.
+_MOST_ABSENT = 5
 _DAYS = "they are taken as days since 1970-01-01"
 
 _NUMBER = r"[+-]?\d+(\.\d+)?"
@@ -56,24 +59,21 @@ def csv_values(
     >>> csv_values(texts, "price", TextFormat(thousands="."), []).to_pylist()
     [1250.0, -3.5, None]
     """
-    texts = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), _MISSING), None, texts)
+    missing = pa.array([*_MISSING, *(text_format.missing or ())], pa.string())
+    texts = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), missing), None, texts)
     if as_text:
         return texts
     values, kinds = pc.utf8_trim_whitespace(texts), [pa.int64(), pa.float64(), pa.bool_()]
 
     # Numbers become those that Arrow reads, with a point and nothing else, if all texts are as the options say.
-    thousands = text_format.thousands
-    decimal = text_format.decimal or ("," if thousands == "." else ".")
+    thousands, decimal = text_format.thousands, _decimal_sign(text_format)
     if thousands is None and text_format.decimal is None:
         notes += _note_on_points(name, texts.slice(0, 1000).drop_null().to_pylist())
-    else:
-        parted = "" if thousands is None else rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+|"
-        form = rf"^[+-]?({parted}\d+)({re.escape(decimal)}\d+)?([eE][+-]?\d+)?$"
-        if pc.all(pc.match_substring_regex(values, form)).as_py() is not False:
-            values = values if thousands is None else pc.replace_substring(values, thousands, "")
-            values = pc.replace_substring(values, decimal, ".")
-        elif decimal != ".":
-            kinds = [pa.bool_()]
+    elif pc.all(pc.match_substring_regex(values, f"^{_number_form(text_format)}$")).as_py() is not False:
+        values = values if thousands is None else pc.replace_substring(values, thousands, "")
+        values = pc.replace_substring(values, decimal, ".")
+    elif decimal != ".":
+        kinds = [pa.bool_()]
 
     for kind in kinds:
         try:
@@ -84,6 +84,17 @@ def csv_values(
         return pc.binary_join_element_wise("1970-01-01 ", values, "").cast(pa.timestamp("us")).cast(pa.time64("us"))
     except pa.ArrowInvalid:
         return texts
+
+
+def _decimal_sign(text_format: TextFormat) -> str:
+    return text_format.decimal or ("," if text_format.thousands == "." else ".")
+
+
+def _number_form(text_format: TextFormat) -> str:
+    """Return the regular expression of numbers as the options say that they are written."""
+    thousands = text_format.thousands
+    parted = "" if thousands is None else rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+|"
+    return rf"[+-]?({parted}\d+)({re.escape(_decimal_sign(text_format))}\d+)?([eE][+-]?\d+)?"
 
 
 def as_written(texts: pa.ChunkedArray, text_format: TextFormat) -> pd.Series[Any]:
@@ -188,9 +199,9 @@ def _text_or_days(column: pd.Series[Any], name: str, text_format: TextFormat, no
                 "decimal sign, or which sign is between --thousands (--decimal . keeps them as text)"
             )
 
-    # Dates: like 2024-03-31, or as --dates says. A few that can't be read among them are a mistake in the file.
+    # Dates: like 2024-03-31, or as --date-format says. A few that can't be read among them are a mistake in the file.
     is_iso = bool(distinct.str.fullmatch(_ISO_DATE).all())
-    date_format = "ISO8601" if is_iso else text_format.dates
+    date_format = "ISO8601" if is_iso else text_format.date_format
     if date_format is not None:
         dates = pd.to_datetime(distinct, format=date_format, errors="coerce", utc=True)
         if dates.notna().all():
@@ -198,37 +209,76 @@ def _text_or_days(column: pd.Series[Any], name: str, text_format: TextFormat, no
             days = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
             return column.map(dict(zip(distinct, days, strict=True))).astype(float)
         if is_iso or dates.notna().mean() > 0.5:
-            how = "as 2024-03-31" if is_iso else f"as --dates {date_format} says"
+            wrong = str(distinct[dates.isna()].iloc[0])
+            how = "as 2024-03-31" if is_iso else f"as --date-format {date_format} says"
             raise ValueError(
-                f"column {name!r} holds dates, but {distinct[dates.isna()].iloc[0]!r} can't be read {how}; mend it, or "
-                f"--ignore {name}"
+                f"column {name!r} holds dates, but {wrong!r} can't be read {how}; mend it, say --missing "
+                f"{quote(wrong)} if it means that the date is missing, or --ignore {quote(name)}"
             )
     if distinct.str.fullmatch(_OTHER_DATE).all():
         raise ValueError(
-            f"column {name!r} holds dates like {distinct.iloc[0]!r}; say how they are written, for example --dates "
-            f"%d.%m.%Y for 31.12.2024, or --ignore {name}"
+            f"column {name!r} holds dates like {distinct.iloc[0]!r}; say how they are written, for example "
+            f"--date-format %d.%m.%Y for 31.12.2024, or --ignore {quote(name)}"
         )
-    notes += _notes_on_text(name, column, distinct)
+    notes += _notes_on_text(name, column, distinct, text_format)
     return column
 
 
-def _notes_on_text(name: str, column: pd.Series[Any], distinct: pd.Series[Any]) -> Iterator[str]:
+def _notes_on_text(
+    name: str, column: pd.Series[Any], distinct: pd.Series[Any], text_format: TextFormat
+) -> Iterator[str]:
     """Yield why a column of text, with these `distinct` values, may be meant as numbers or dates, if it may."""
     taken = f"column {name!r} is taken as text"
-    other = distinct[pd.to_numeric(distinct, errors="coerce").isna()].tolist()
-    numbers = 1 - column.dropna().isin(other).mean()
+    has_signs = text_format.decimal is None and text_format.thousands is None
+    is_number = pd.to_numeric(distinct, errors="coerce").notna()
+    if not has_signs:
+        is_number = distinct.str.strip().str.fullmatch(_number_form(text_format))
+    may_be_number = is_number | distinct.str.fullmatch(_SIGNED_NUMBER) if has_signs else is_number
+    numbers = int(column.isin(distinct[may_be_number]).sum())
     head, has_many_values = distinct[:1000], len(distinct) >= _FEWEST_VALUES
-    dates = head.str.fullmatch(_MAYBE_DATE)
-    if numbers > 0.5:
-        values = ", ".join(repr(value) for value in other[:3]) + (" …" if len(other) > 3 else "")
-        yield f"{taken}: {numbers:.0%} of its values are numbers{f', but not {values}' if other else ''}"
-    elif dates.mean() > 0.5 and not dates.all():
-        yield f"{taken}: most of its values are dates, but not {head[~dates].iloc[0]!r}"
-    elif has_many_values and dates.all():
-        example = f"for example {distinct[0]!r}; say how they are written with --dates"
-        yield f"{taken}, but its values look like dates, {example}"
-    elif has_many_values and head.str.fullmatch(_NUMBER_WITH_UNIT).mean() > 0.9:
-        units = head.str.replace(_FIRST_NUMBER, "", n=1, regex=True)
+    is_date = head.str.fullmatch(_MAYBE_DATE)
+    has_unit = head.str.fullmatch(_NUMBER_WITH_UNIT)
+    if numbers > 0.5 * column.count():
+        signed = distinct[may_be_number & ~is_number]
+        how = f", like {signed.iloc[0]!r}: say --decimal or --thousands" if len(signed) else ""
+        yield (
+            f"{taken}: {numbers:,} of its {column.count():,} values {'may be' if how else 'are'} numbers{how}"
+            f"{_exceptions(distinct[~may_be_number])}"
+        )
+    elif is_date.mean() > 0.5 and not is_date.all():
+        yield f"{taken}: most of its values are dates{_exceptions(head[~is_date])}"
+    elif has_many_values and is_date.all():
+        yield f"{taken}, but its values look like dates, for example {head[0]!r}; say --date-format if they are"
+    elif has_many_values and has_unit.mean() > 0.9:
+        units = head[has_unit].str.replace(_FIRST_NUMBER, "", n=1, regex=True)
         if (units == units.mode()[0]).mean() > 0.9:
-            example = f"for example {distinct[0]!r}; numbers are read if {PLAIN_NUMBERS}"
+            example = f"for example {head[has_unit].iloc[0]!r}; numbers are read if {_PLAIN_NUMBERS}"
             yield f"{taken}, but its values look like numbers, {example}"
+
+
+def _exceptions(others: pd.Series[Any]) -> str:
+    """Return the end of a sentence on values of one kind: which are of another, and how to read them as missing."""
+    if others.empty:
+        return ""
+    values = ", ".join(repr(value) for value in others[:3]) + (" …" if len(others) > 3 else "")
+    absent = [value for value in others if not re.search(r"\d", value)]
+    options = " ".join(f"--missing {quote(value)}" for value in absent)
+    if not 0 < len(absent) <= _MOST_ABSENT:
+        return f", but not {values}"
+    return f", but not {values}. If {'that means' if len(absent) == 1 else 'those mean'} a missing value, say {options}"
+
+
+def advice_on(text: str) -> str:
+    """Return how a text of a CSV file is read as a number, or as a missing value.
+
+    Examples
+    --------
+    >>> advice_on("unknown"), advice_on("1,250")
+    ('say --missing unknown if it means a missing value', 'say which sign is the decimal one (--decimal), or between \
+thousands (--thousands)')
+    """
+    if not re.search(r"\d", text):
+        return f"say --missing {quote(text)} if it means a missing value"
+    if _SIGNED_NUMBER.fullmatch(text):
+        return "say which sign is the decimal one (--decimal), or between thousands (--thousands)"
+    return f"numbers are read if {_PLAIN_NUMBERS}"

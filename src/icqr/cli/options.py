@@ -151,9 +151,13 @@ class TextFormat:
         Literal[",", ".", "'", " "] | None,
         typer.Option(help="The sign between thousands in a CSV file, as the comma in 1,250."),
     ] = None
-    dates: Annotated[
+    date_format: Annotated[
         str | None,
         option("FORMAT", "How dates are written, for example %d.%m.%Y; those like 2024-12-31 need no format."),
+    ] = None
+    missing: Annotated[
+        list[str] | None,
+        option("TEXT", "Read this text as a missing value, for example unknown or -999; may be repeated."),
     ] = None
     no_header: Annotated[
         bool,
@@ -165,8 +169,10 @@ class TextFormat:
     def __post_init__(self) -> None:
         if self.thousands is not None and self.thousands == self.decimal:
             raise typer.BadParameter(f"--decimal and --thousands can't both be {self.decimal!r}")
-        if self.dates is not None and "%" not in self.dates:
-            raise typer.BadParameter(f"--dates must be a format such as %d.%m.%Y, for 31.12.2024, got {self.dates!r}")
+        if self.date_format is not None and "%" not in self.date_format:
+            raise typer.BadParameter(
+                f"--date-format must be a format such as %d.%m.%Y, for 31.12.2024, got {self.date_format!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,8 @@ class Engine:
             return False
         if text_format != TextFormat():
             raise typer.BadParameter(
-                "--encoding, --decimal, --thousands, --dates and --no-header are for CSV; --engine dask reads Parquet"
+                "--encoding, --decimal, --thousands, --date-format, --missing and --no-header are for CSV; "
+                "--engine dask reads Parquet"
             )
         for module in ("dask.dataframe", "distributed"):
             imported(module, "--engine dask needs", "icqr[dask]")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from icqr.cli.columns import PLAIN_NUMBERS, as_series, as_written, csv_values, is_written_index
+from icqr.cli.columns import advice_on, as_series, as_written, csv_values, is_written_index
 from icqr.cli.console import did_you_mean, listed_names, note
 from icqr.cli.formats import check_width, read_file
 from icqr.cli.options import TextFormat, TrainingRows
@@ -217,20 +217,24 @@ def check_numbers(frame: pd.DataFrame, names: Mapping[str, str], drop_missing: b
     """Return the rows in which these columns, after their options, are known numbers; refuse text and gaps."""
     for option, name in names.items():
         check_column(frame.columns, name, option)
-        column = frame[name]
-        known = column.dropna()
-        if len(known) and not pd.api.types.is_numeric_dtype(column.dtype):
-            is_number = pd.to_numeric(known.astype(object), errors="coerce").notna()
-            wrong = known if is_number.all() else known[~is_number]  # all of them: with another decimal sign
-            raise ValueError(
-                f"{option}: column {name!r} must hold numbers, but {len(wrong):,} of {len(known):,} values are text, "
-                f"for example {wrong.iloc[0]!r} in row {wrong.index[0]:,}, counted from 0; numbers are read if "
-                f"{PLAIN_NUMBERS}"
-            )
+        check_is_numbers(frame[name], f"{option}: column {name!r} must hold numbers")
     missing = frame[list(names.values())].isna()
     rows = missing.any(axis=1)
     check_gaps(missing.sum(), int(rows.sum()), len(frame), drop_missing)
     return frame[~rows].reset_index(drop=True) if rows.any() else frame
+
+
+def check_is_numbers(column: pd.Series[Any], rule: str) -> None:
+    """Raise if values of a column are text; `rule` says that they must be numbers."""
+    known = column.dropna()
+    if not len(known) or pd.api.types.is_numeric_dtype(column.dtype):
+        return
+    is_number = pd.to_numeric(known.astype(object), errors="coerce").notna()
+    wrong = known if is_number.all() else known[~is_number]  # all of them: with another decimal sign
+    raise ValueError(
+        f"{rule}, but {len(wrong):,} of {len(known):,} values are text, for example {wrong.iloc[0]!r} in row "
+        f"{wrong.index[0]:,}, counted from 0; {advice_on(str(wrong.iloc[0]))}"
+    )
 
 
 def check_gaps(gaps: pd.Series[int], without: int, n_rows: int, drop_missing: bool) -> None:
