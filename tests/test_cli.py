@@ -434,7 +434,7 @@ def test_inspect_names_the_groups_without_a_promise(icqr: Run) -> None:
     out = icqr("inspect", "model.icqr").out
     unpromised = percent(model.certificate().unpromised)
     assert f"{unpromised} of the calibration rows are in groups too small for a promise; over all rows at least" in out
-    assert re.search(r"^group 2  region = west +\S+ +0\.0 %  none \(pooled offset\) +\d$", out, flags=re.MULTILINE)
+    assert re.search(r"^group 2  region = west +\S+ +none  none \(pooled offset\) +\d$", out, flags=re.MULTILINE)
     assert "Lower offset" not in out
 
 

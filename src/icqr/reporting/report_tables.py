@@ -258,7 +258,7 @@ def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
         Head("Group", "name"),
         Head("Rule", "rule", cell, "What the group's rows have in common, and nearly no others."),
         *offsets,
-        Head("Promised", "promised", share, average),
+        Head("Promised", "promised", lambda least: share(least) if least else Cell("none", 0.0), average),
         Head("Exception", "exception"),
         Head("Calibration rows", "n"),
         Head("Rule fits", "fidelity", share, "Rows with both rule and group, of those with either."),
