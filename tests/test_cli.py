@@ -448,7 +448,7 @@ def test_fit_with_groups_of_ones_own(icqr: Run) -> None:
     write(NEW.assign(region=np.where(NEW.index < 20, "west", NEW["region"])), Path("new.csv"))
     done = icqr("predict", "model.icqr", "new.csv", "--out", "out.csv")
     promised = f"about 90 % in practice, at least {percent(model.certificate().marginal)} promised"
-    assert done.out == f"60 intervals, {promised} for 40 of them: out.csv\n"
+    assert done.out == f"60 intervals, {promised} for 40 of them, none for 20: out.csv\n"
 
 
 def test_groups_too_small_and_limits_of_the_target(icqr: Run) -> None:
@@ -510,6 +510,32 @@ def test_predict_explains_and_takes_another_coverage(icqr: Run, model_file: str)
     pd.testing.assert_frame_equal(pd.read_csv("all.csv"), expected, check_dtype=False)
     write(NEW.assign(group=1), Path("new.csv"))
     assert "there would be two columns 'group'" in icqr("predict", model_file, "new.csv", "--keep", "group").err
+
+
+def test_predict_at_several_coverages(icqr: Run, model_file: str) -> None:
+    write(NEW, Path("new.csv"))
+    asked = ("--coverage", "0.8", "--coverage", "0.95", "--coverage", "0.8")
+    done = icqr("predict", model_file, "new.csv", *asked, "--keep", "price", "--out", "out.csv")
+    assert done.code == 0, done.err
+    assert done.out.startswith(
+        "60 intervals at each of 2 coverages, about 80 % in practice, at least 52.8 % promised (approximate); about 95"
+    )
+    written, X = pd.read_csv("out.csv"), NEW[["size", "region"]]
+    ends = ["lower_0.8", "upper_0.8", "promised_0.8", "lower_0.95", "upper_0.95", "promised_0.95"]
+    assert list(written) == ["price", "median", "group", *ends]
+    expected = load(model_file).predict_interval(X, coverage=[0.8, 0.95])
+    for place, level in enumerate(("0.8", "0.95")):
+        found = written[[f"lower_{level}", f"upper_{level}"]]
+        np.testing.assert_allclose(found, expected[:, :, place], rtol=1e-9)
+    # The audit of one of them takes the others for what they are.
+    ends = ("--lower", "lower_0.8", "--upper", "upper_0.8", "--coverage", "0.8")
+    audited = icqr("audit", "out.csv", "--target", "price", *ends)
+    assert audited.code == 0
+    assert "icqr predict wrote: 'group', 'lower_0.95', 'promised_0.8', 'promised_0.95', 'upper_0.95'\n" in audited.err
+    explained = icqr("predict", model_file, "new.csv", *asked, "--explain").out.splitlines()[0]
+    assert explained.startswith("group,n,novelty,median,crossed,rank_0.8,offset_lower_0.8,")
+    wrong = icqr("predict", model_file, "new.csv", "--coverage", "0.8", "--coverage", "95")
+    assert (wrong.code, wrong.out) == (2, "")
 
 
 def test_predict_ignores_other_columns_and_names_missing_ones(icqr: Run, model_file: str) -> None:

@@ -96,6 +96,15 @@ def test_fit_predict_and_audit_as_the_local_engine(icqr: Run, scheduler: str) ->
     assert predicted["day"].tolist() == sales["day"].tolist(), "dates, not days since 1970"
     pd.testing.assert_frame_equal(predicted.reset_index(drop=True), pd.read_parquet("intervals.parquet"))
 
+    several = ("--coverage", "0.8", "--coverage", "0.9", "--explain")
+    there = icqr("predict", "sales.icqr", "sales/*.parquet", *several, "--out", "several", *dask)
+    assert (
+        there.out == "900 intervals at each of 2 coverages, 80 % promised; 90 % promised: several (4 Parquet files)\n"
+    )
+    assert icqr("predict", "sales.icqr", "sales/*.parquet", *several, "--out", "several.parquet").code == 0
+    predicted = pd.read_parquet("several").reset_index(drop=True)
+    pd.testing.assert_frame_equal(predicted, pd.read_parquet("several.parquet"))
+
     sales[["price"]].to_parquet("prices.parquet")
     without = icqr("predict", "sales.icqr", "prices.parquet", "--out", "none", *dask)
     assert "lacks columns that the model was trained on" in without.err
@@ -123,7 +132,7 @@ def test_fit_with_groups_and_gaps(icqr: Run, scheduler: str) -> None:
     assert load("sales.icqr").groups_["rule"].tolist() == ["region = north", "region = south"]
     make_sales(60, 2).assign(region=["west"] * 20 + ["north"] * 40).to_parquet("new.parquet")
     predicted = icqr("predict", "sales.icqr", "new.parquet", "--out", "new", *dask)
-    assert predicted.out == "60 intervals, 90 % promised for 40 of them: new (1 Parquet file)\n"
+    assert predicted.out == "60 intervals, 90 % promised for 40 of them, none for 20: new (1 Parquet file)\n"
 
 
 @pytest.mark.slow

@@ -168,7 +168,8 @@ def fit(
 @command(
     app,
     "icqr predict sales.icqr new.csv --out intervals.parquet",
-    "icqr predict sales.icqr new.csv --keep id --coverage 0.8 --out intervals.csv",
+    "icqr predict sales.icqr new.csv --keep id --out intervals.csv",
+    "icqr predict sales.icqr new.csv --coverage 0.8 --coverage 0.95 --out intervals.csv",
     "cat new.csv | icqr predict sales.icqr - | head",
     'icqr predict sales.icqr "new/*.parquet" --engine dask --out intervals',
 )
@@ -184,8 +185,12 @@ def predict(
         ),
     ] = "-",
     coverage: Annotated[
-        float | None,
-        option("SHARE", "Another coverage than the model's own.", callback=options.check_coverage),
+        list[float] | None,
+        option(
+            "SHARE",
+            "Another coverage than the model's own; may be repeated: columns are then lower_0.8, upper_0.8 and so on.",
+            callback=options.check_coverage,
+        ),
     ] = None,
     explain: Annotated[
         bool,
@@ -203,11 +208,12 @@ def predict(
     Columns that the model does not use are ignored, the target among them.
     """
     kept = keep or []
+    coverages = [*dict.fromkeys(coverage or [None])]
     if engine.is_dask(text_format):
         from icqr.cli.on_dask import predict_on_dask
 
         with progress() as show:
-            words = predict_on_dask(model, data, out, coverage, explain, kept, engine.scheduler, show)
+            words = predict_on_dask(model, data, out, coverages, explain, kept, engine.scheduler, show)
         say(words)
         return
     import pandas as pd
@@ -224,14 +230,14 @@ def predict(
         table = read_data(data, text_format, as_text=as_text, only=only, keep=kept)
         X = models.features_of(fitted, table, kept, "--keep")
         show(f"Predicting {len(X):,} rows")
-        explained = fitted.explain(X, coverage)
-        predicted = models.chosen_columns(explained, explain, kept)
-        models.note_novelty(explained["novelty"], int(fitted.calibration_.sizes.sum()))
+        explained = [fitted.explain(X, level) for level in coverages]
+        predicted = models.predicted_columns(explained, coverages, explain, kept)
+        models.note_novelty(explained[0]["novelty"], int(fitted.calibration_.sizes.sum()))
         show("Writing the intervals")
         models.write_table(pd.concat([table.kept[kept], predicted], axis=1), out)
     if out != "-":
-        without = int((explained["promised"] == 0).sum())
-        say(models.predicted_words(fitted.certificate(coverage), len(X), without, out))
+        without = [int((each["promised"] == 0).sum()) for each in explained]
+        say(models.predicted_words([*map(fitted.certificate, coverages)], len(X), without, out))
 
 
 @command(

@@ -15,13 +15,13 @@ from sklearn.model_selection import train_test_split
 from icqr import QuantileModel
 from icqr._libraries import seeded
 from icqr._messages import imported
-from icqr._predicting import EXPLAINED, IntervalRegressor
+from icqr._predicting import IntervalRegressor
 from icqr._rows import check_target
 from icqr._sheet import Column, Sheet
 from icqr.auditing import Audit, Comparison, audit, compare
 from icqr.calibration import quantile_levels
 from icqr.cli.console import Show, listed_names, note, say, say_sheet
-from icqr.cli.models import METHODS, PREDICTED, check_destination, make_method
+from icqr.cli.models import METHODS, check_destination, make_method, written_by_predict
 from icqr.cli.options import MethodName, Settings
 from icqr.cli.reading import check_column
 from icqr.reporting import report, summarize
@@ -182,8 +182,7 @@ def judge(
         )
 
     # No regions are looked for in the groups, which are judged anyway, and in what `icqr predict` wrote.
-    written = next((set(known) for known in (EXPLAINED, PREDICTED) if set(known) <= set(rows.columns)), set[Any]())
-    written -= {"lower", "median", "upper", groups}
+    written = written_by_predict(rows.columns) - {target, lower, upper, "median", groups}
     if written:
         note(f"regions are not looked for in columns that icqr predict wrote: {listed_names(sorted(written))}")
     left_out = {target, lower, upper, groups, *written}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from sklearn.utils import get_tags
 from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, Naive, ResidualQuantiles, load
 from icqr._files import replacing
 from icqr._messages import imported
-from icqr._predicting import IntervalRegressor
+from icqr._predicting import EXPLAINED, IntervalRegressor
 from icqr.auditing.findings import as_json, records
 from icqr.calibration import Certificate
 from icqr.cli.console import listed_names, note, say, say_sheet
@@ -46,6 +47,7 @@ LIBRARIES: dict[ModelName, tuple[str, str, str]] = {
 #: How the name of a table of intervals may end; that says what it is written as.
 TABLE_ENDINGS = (".parquet", ".feather", ".csv", ".csv.gz", ".jsonl")
 PREDICTED = ["lower", "median", "upper", "group", "promised"]
+_AT_ANY_COVERAGE = ("group", "n", "novelty", "median", "crossed")
 #: Of rows like the calibration rows, this share has a novelty of no more: it is a p-value.
 _NOVEL = 0.05
 _MOST_GROUPS = 50  # as many as K-means makes
@@ -201,13 +203,29 @@ def note_novelty(novelty: pd.Series[Any], n_calibration: int) -> None:
         )
 
 
-def chosen_columns(explained: Any, all_columns: bool, kept: Sequence[str]) -> Any:
-    """Return the columns of `explain` to write, or say why columns of the data can't be kept beside them."""
-    predicted = explained if all_columns else explained[PREDICTED]
+def predicted_columns(
+    explained: Sequence[pd.DataFrame], coverages: Sequence[float | None], all_columns: bool, kept: Sequence[str]
+) -> pd.DataFrame:
+    """Return what to write of what `explain` gives at each coverage, or say why columns can't be kept beside it."""
+    parts = [each if all_columns else each[PREDICTED] for each in explained]
+    if len(parts) > 1:
+        # Names as `interval_names` makes them; what is the same at every coverage comes once, before the others.
+        ends = [f"_{level:g}" for level in coverages]
+        common = [name for name in parts[0] if name in _AT_ANY_COVERAGE]
+        apart = [part.drop(columns=common).add_suffix(end) for part, end in zip(parts, ends, strict=True)]
+        parts = [parts[0][common], *apart]
+    predicted = pd.concat(parts, axis=1)
     twice = [name for name in kept if name in predicted.columns or kept.count(name) > 1]
     if twice:
         raise ValueError(f"--keep: there would be two columns {twice[0]!r}; rename yours, or leave it out")
     return predicted
+
+
+def written_by_predict(columns: Iterable[str]) -> set[str]:
+    """Return which columns `icqr predict` wrote, at one coverage or several."""
+    stems = {name: re.sub(r"_0\.\d+$", "", name) for name in columns}
+    known = next((known for known in (EXPLAINED, PREDICTED) if {*known} <= {*stems.values()}), ())
+    return {name for name, stem in stems.items() if stem in known}
 
 
 # -- Words -----------------------------------------------------------------------------------------------
@@ -233,9 +251,18 @@ def say_model(model: IntervalRegressor) -> None:
     say_sheet(groups.select(_GROUP_COLUMNS), most=_MOST_GROUPS)
 
 
-def predicted_words(certificate: Certificate, n_rows: int, without: int, out: str) -> str:
-    """Return how many intervals were written where, and for how many of them (`without`) nothing is promised."""
-    words = promised_words(certificate)
-    if without:
-        words = "nothing promised" if without == n_rows else f"{words} for {n_rows - without:,} of them"
-    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}, {words}: {out}"
+def predicted_words(certificates: Sequence[Certificate], n_rows: int, without: Sequence[int], out: str) -> str:
+    """Return how many intervals were written where, and for how many of them (`without`) nothing is promised.
+
+    There is a certificate, and a number of rows without a promise, for each coverage.
+    """
+    sentences = []
+    for certificate, none in zip(certificates, without, strict=True):
+        words = promised_words(certificate)
+        if none:
+            words = (
+                "nothing promised" if none == n_rows else f"{words} for {n_rows - none:,} of them, none for {none:,}"
+            )
+        sentences.append(words)
+    each = f" at each of {len(sentences)} coverages" if len(sentences) > 1 else ""
+    return f"{n_rows:,} interval{'' if n_rows == 1 else 's'}{each}, {'; '.join(sentences)}: {out}"

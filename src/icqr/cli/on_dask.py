@@ -24,7 +24,7 @@ from icqr._libraries import class_names
 from icqr._predicting import IntervalRegressor
 from icqr.cli.columns import as_series, is_text, is_written_index
 from icqr.cli.console import Show, listed_names, note
-from icqr.cli.models import chosen_columns, columns_to_read, features_of, load_model, predicted_words
+from icqr.cli.models import columns_to_read, features_of, load_model, predicted_columns, predicted_words
 from icqr.cli.options import ModelName, TextFormat, TrainingRows
 from icqr.cli.reading import UserTable, check_column, check_gaps, target_of
 from icqr.dask import LostWorkerError, connect, dashboard, on_dask, progress, write_parquet
@@ -74,7 +74,7 @@ def predict_on_dask(
     model_file: str,
     data: str,
     out: str,
-    coverage: float | None,
+    coverages: list[float | None],
     explain: bool,
     kept: list[str],
     scheduler: str | None,
@@ -91,7 +91,14 @@ def predict_on_dask(
         as_text, only = columns_to_read(model)
         table, blocks, n_rows = _open_blocks(data, as_text=as_text, only=only)
         columns = list(features_of(model, table, kept, "--keep"))
-        predicted = chosen_columns(on_dask(model).explain(blocks[columns], coverage), explain, kept)
+        explained = [on_dask(model).explain(blocks[columns], level) for level in coverages]
+        predicted = dd.map_partitions(
+            lambda *parts: predicted_columns(parts, coverages, explain, kept),
+            *explained,
+            meta=predicted_columns([each._meta for each in explained], coverages, explain, kept),
+            align_dataframes=False,
+        )
+        promised = [name for name in predicted.columns if name.startswith("promised")]
         if kept:
             # Beside the predictions as the files have them: a date is a date, not the number that the model takes.
             copied, copies, _ = _open_blocks(data, only=kept, as_is=True)
@@ -104,9 +111,9 @@ def predict_on_dask(
             )
         folder = write_parquet(predicted, out)
 
-    without = dataset(folder).count_rows(filter=field("promised") == 0)
+    without = [dataset(folder).count_rows(filter=field(name) == 0) for name in promised]
     n_files = len(list(folder.iterdir()))
-    words = predicted_words(model.certificate(coverage), n_rows, without, out)
+    words = predicted_words([*map(model.certificate, coverages)], n_rows, without, out)
     return f"{words} ({n_files:,} Parquet file{'' if n_files == 1 else 's'})"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, cleandoc, signature
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -20,6 +20,7 @@ MethodName: TypeAlias = Literal["auto", "icqr", "cqr", "qr", "naive"]
 ModelName: TypeAlias = Literal["hist", "lightgbm", "xgboost", "catboost", "forest", "network"]
 Effort: TypeAlias = Literal["quick", "thorough"]
 CalibrationName: TypeAlias = Literal["split", "cross"]
+Coverages = TypeVar("Coverages", float, list[float] | None)
 SmallGroups: TypeAlias = Literal["pooled", "infinite", "error"]
 
 
@@ -28,15 +29,16 @@ def option(metavar: str, text: str, **more: Any) -> Any:
     return typer.Option(metavar=metavar, help=text, **more)
 
 
-def check_coverage(coverage: float | None) -> float | None:
-    """Refuse a coverage that is none, in the library's words."""
-    if coverage is not None and not 0 < coverage < 1:
-        from icqr import calibration  # only now: completion in the shell comes here too and must be quick
+def check_coverage(coverage: Coverages) -> Coverages:
+    """Refuse coverages that are none, in the library's words."""
+    for level in coverage if isinstance(coverage, list) else [0.5 if coverage is None else coverage]:
+        if not 0 < level < 1:
+            from icqr import calibration  # only now: completion in the shell comes here too and must be quick
 
-        try:
-            calibration.check_coverage(coverage)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
+            try:
+                calibration.check_coverage(level)
+            except ValueError as error:
+                raise typer.BadParameter(str(error)) from error
     return coverage
 
 
