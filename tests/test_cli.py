@@ -151,9 +151,26 @@ def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
         ),
         (
             ["fit", "x", "--out", "m.icqr", "--method", "naive", "--calibration", "cross"],
-            "--calibration is for --method auto, --method icqr and --method cqr, got --method naive",
+            "--calibration cross is for --method auto, --method icqr and --method cqr, got --method naive",
         ),
         (["compare", "--calibration", "cross"], "No such option: --calibration"),
+        (["fit", "x", "--out", "m.icqr", "--method", "qr", "--calibration", "y"], "which trains on all rows"),
+        (
+            ["fit", "x", "--out", "m.icqr", "--method", "qr", "--order-by", "day"],
+            "--order-by means nothing to --method qr",
+        ),
+        (
+            ["fit", "x", "--out", "m.icqr", "--order-by", "day", "--calibration", "new.csv"],
+            "--order-by calibrates with the newest rows, and --calibration new.csv with those of the file; leave",
+        ),
+        (
+            ["fit", "x", "--out", "m.icqr", "--order-by", "day", "--calibration", "cross"],
+            "--order-by calibrates with the newest rows, and --calibration cross with all rows; leave one out",
+        ),
+        (
+            ["compare", "x", "--target", "y", "--order-by", "y"],
+            "--order-by y: this column stays a feature, so it can be neither --target nor --ignore",
+        ),
         (["compare", "--jobs", "0"], "must be 1 or more, or -1 for one per core, got 0"),
         (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
         (["compare", "--small-groups", "infinte"], "'infinte' is not one of 'pooled', 'infinite', 'error'"),
@@ -372,6 +389,102 @@ def test_fit_sets_rows_aside_or_not(icqr: Run, method: str, calibration: str) ->
     write(NEW, Path("new.csv"))
     fresh = icqr("recalibrate", "model.icqr", "new.csv", "--target", "price")
     assert ": 90 % promised, " in fresh.out
+
+
+@pytest.mark.parametrize("method", ["auto", "cqr"])
+def test_rows_in_time(icqr: Run, method: str) -> None:
+    """The oldest train and the newest calibrate, as `fit(…, order=…)` does; the column stays a feature."""
+    shuffled = make_sales(240, 0).assign(year=np.arange(240) / 100).sample(frac=1, random_state=0)
+    write(shuffled, Path("sales.csv"))
+    given = ("sales.csv", "--target", "price", "--model", "lightgbm", "--method", method, "--out", "model.icqr")
+    fit = icqr("fit", *given, "--order-by", "year")
+    assert (fit.code, fit.err) == (0, "")
+    assert "Split: the oldest 160 rows train, the newest 80 calibrate ('year').\n" in fit.out
+    table = pd.read_csv("sales.csv")
+    estimator = {"auto": AutoICQR, "cqr": CQR}[method](LGBMRegressor(), random_state=0)
+    expected = estimator.fit(table[["size", "region", "year"]], table["price"], order="year")
+    rows = NEW.assign(year=2.4)[["size", "region", "year"]]
+    np.testing.assert_array_equal(load("model.icqr").predict_interval(rows), expected.predict_interval(rows))
+    for wrong, said in (
+        (
+            "yaer",
+            "--order-by: there is no column 'yaer'; columns are 'size', 'region', 'price', 'year'; did you mean 'y",
+        ),
+        ("region", "--order-by: column 'region' must hold dates or numbers, but it holds text, for example '"),
+    ):
+        assert said in icqr("fit", *given, "--order-by", wrong).err
+
+
+def test_rows_whose_time_is_missing(icqr: Run) -> None:
+    write(SALES.assign(year=np.where(SALES.index < 6, np.nan, SALES.index / 100)), Path("sales.csv"))
+    given = ("sales.csv", "--target", "price", *QUICK, "--order-by", "year", "--out", "model.icqr")
+    said = "column 'year' is missing in 6 of 240 rows; --drop-missing would leave out 6 rows and keep 234"
+    assert said in icqr("fit", *given).err
+    done = icqr("fit", *given, "--drop-missing")
+    assert (done.code, done.err) == (0, "note: 6 of 240 rows are left out: their target or 'year' is missing\n")
+
+
+def test_compare_rows_in_time(icqr: Run) -> None:
+    """The oldest half trains, the newest quarter is compared on."""
+    sales = make_sales(240, 0).assign(year=np.arange(240))
+    sales.loc[sales["year"] >= 180, "price"] += 10_000  # only there
+    write(sales.sample(frac=1, random_state=0), Path("sales.csv"))
+    given = ("compare", "sales.csv", "--target", "price", "--model", "lightgbm", "--json")
+    done = icqr(*given, "--order-by", "year")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert {one["coverage"] for one in found["methods"]} == {0.0}
+    split = found["computed"]["about"]["split"]
+    assert split.startswith(
+        "120 rows to train, 60 to calibrate and 60 to compare on (50, 25 and 25 %, as in the paper)"
+    )
+    assert split.endswith("in the order of 'year': the oldest rows train, and the newest are compared on")
+
+
+@pytest.mark.parametrize("method", ["auto", "naive"])
+def test_rows_to_calibrate_with(icqr: Run, method: str) -> None:
+    """From a file of their own: columns in another order, codes that all look like numbers, and more of them."""
+    old, fresh = (sales.assign(code=["007", "8", "x"] * 20) for sales in (make_sales(60, 0), make_sales(60, 1)))
+    fresh = fresh[fresh["code"] != "x"]
+    write(old, Path("old.csv"))
+    write(fresh.assign(id=1)[["price", "id", "code", "region", "size"]], Path("fresh.parquet"))
+    write(fresh[["code", "region", "price", "size"]], Path("fresh.csv"))
+    given = ("old.csv", "--target", "price", "--model", "lightgbm", "--method", method, "--out", "model.icqr")
+    estimator = {"auto": AutoICQR, "naive": Naive}[method](LGBMRegressor(), random_state=0)
+    names = ["size", "region", "code"]
+    expected = estimator.fit(
+        old[names], old["price"], X_calibration=fresh[names], y_calibration=fresh["price"]
+    ).predict_interval(fresh[names])
+    for name in ("fresh.csv", "fresh.parquet"):
+        done = icqr("fit", *given, "--calibration", name)
+        assert done.code == 0, done.err
+        assert f"\nCalibration: {name} (40 rows).\n" in done.out
+        np.testing.assert_allclose(load("model.icqr").predict_interval(fresh[names]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fresh", "said"),
+    [
+        (None, "--calibration fresh.csv: there is no file 'fresh.csv', and no data set of that name"),
+        (NEW.drop(columns="size"), "fresh.csv lacks columns that DATA has: there is no column 'size'"),
+        (
+            NEW.assign(size="big"),
+            "fresh.csv: column 'size' must hold numbers, as in DATA, but 60 of 60 values are text",
+        ),
+        (NEW.assign(price=np.nan), "--drop-missing would leave out 60 rows and keep 0"),
+        (NEW[:3], "n_samples=3"),
+    ],
+)
+def test_rows_to_calibrate_with_that_do_not_fit(icqr: Run, fresh: pd.DataFrame | None, said: str) -> None:
+    write(SALES, Path("sales.csv"))
+    if fresh is not None:
+        write(fresh, Path("fresh.csv"))
+    given = ("sales.csv", "--target", "price", *QUICK, "--out", "model.icqr")
+    done = icqr("fit", *given, "--calibration", "fresh.csv")
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
+    assert not Path("model.icqr").exists()
+    assert "did you mean 'split'?" in icqr("fit", *given, "--calibration", "spilt").err
 
 
 @pytest.mark.parametrize(("name", "method"), [("icqr", ICQR), ("cqr", CQR), ("qr", QR), ("naive", Naive)])
@@ -764,9 +877,12 @@ def test_odd_columns_are_noted(icqr: Run) -> None:
         "note: columns without any value, which say nothing: 'nothing'",
         "note: columns with the same value in all rows, which say nothing: 'same'",
         "note: columns that seem to number the rows; if so, --ignore them: 'id'",
-        "note: the rows are in the order of 'day'; if that is time, a split at random promises too much: fit on the "
-        "older rows, and icqr recalibrate with the latest",
+        "note: the rows are in the order of 'day'; if that is time, a split at random promises too much: --order-by "
+        "day trains on the oldest rows and calibrates with the newest",
     ]
+    given = ("fit", "sales.csv", "--target", "price", *QUICK, "--out", "model.icqr")
+    for split in (("--order-by", "day"), ("--calibration", "sales.csv")):
+        assert "the rows are in the order of" not in icqr(*given, *split).err
 
 
 def test_ignored_columns_are_not_read(icqr: Run) -> None:

@@ -135,6 +135,25 @@ def test_fit_with_groups_and_gaps(icqr: Run, scheduler: str) -> None:
     assert predicted.out == "60 intervals, 90 % promised for 40 of them, none for 20: new (1 Parquet file)\n"
 
 
+def test_fit_calibrated_with_other_files(icqr: Run, scheduler: str) -> None:
+    write_sales(Path("old"), 300)
+    fresh = make_sales(90, 1)
+    fresh[["price", "day", "region", "size"]].to_parquet("fresh.parquet")
+    given = ("fit", "old/*.parquet", "--target", "price", "--method", "cqr", "--model", "lightgbm", "--out", "m.icqr")
+    dask = ("--engine", "dask", "--scheduler", scheduler)
+    fitted = icqr(*given, "--calibration", "fresh.parquet", *dask)
+    assert fitted.code == 0, fitted.err
+    assert "Calibration: fresh.parquet (90 rows).\nCQR: 90 % promised, 300 training rows, 90 calibration" in fitted.out
+    model = load("m.icqr")
+    X = fresh[["size", "region"]].assign(day=(fresh["day"] - pd.Timestamp(0)) / pd.Timedelta(days=1))
+    again = model.predict_interval(X).copy()
+    np.testing.assert_allclose(model.calibrate(X, fresh["price"]).predict_interval(X), again, rtol=1e-12)
+    fresh.drop(columns="size").to_parquet("less.parquet")
+    refused = icqr(*given, "--calibration", "less.parquet", *dask)
+    assert (refused.code, refused.out) == (1, "")
+    assert "less.parquet lacks columns that DATA has: there is no column 'size'" in refused.err
+
+
 @pytest.mark.slow
 def test_auto_is_fitted_on_a_sample(icqr: Run, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models are fitted here, on a sample if there are more rows, which a note says; all else is on the cluster."""
@@ -261,6 +280,11 @@ def test_a_pattern_is_one_table_for_the_local_engine_too(icqr: Run) -> None:
             ["fit", "x", "--out", "m.icqr", "--engine", "dask", "--encoding", "latin-1"],
             2,
             "--engine dask reads Parquet",
+        ),
+        (
+            ["fit", "x.parquet", "--out", "m.icqr", "--engine", "dask", "--order-by", "day"],
+            2,
+            "--order-by is for --engine local; with --engine dask fit the older files",
         ),
         (["compare", "x.parquet", "--target", "price", "--engine", "dask"], 2, "No such option: --engine"),
         (["inspect", "m.icqr", "--engine", "dask"], 2, "No such option: --engine"),

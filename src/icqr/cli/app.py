@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -101,7 +101,7 @@ def compare(
         else:
             described, X, y = read_rows(data, rows, text_format)
         models.check_features(X, settings, estimator)
-        comparison, summary = judging.compare_methods(estimator, settings, X, y, described, report, show)
+        comparison, summary = judging.compare_methods(estimator, settings, X, y, described, report, show, rows.order_by)
     if json:
         typer.echo(as_json(summary))
     else:
@@ -131,15 +131,19 @@ def fit(
 ) -> None:
     """Fit AutoICQR, or another method, and keep it in a file.
 
-    A third of the rows, drawn at random, is set aside for calibration. AutoICQR with fewer than 1,000 rows sets none
-    aside: all train, and all calibrate by models that have not seen them. QR, which is not calibrated, trains on all.
+    A third of the rows, drawn at random, is set aside for calibration; with --order-by the newest third. AutoICQR with
+    fewer than 1,000 rows sets none aside: all train, and all calibrate by models that have not seen them. QR, which is
+    not calibrated, trains on all.
     """
     settings.check_for(method)
-    if calibration is not None and method in ("qr", "naive"):
-        raise typer.BadParameter(
-            f"--calibration is for --method auto, --method icqr and --method cqr, got --method {method}"
-        )
+    rows.check_calibration(calibration, method)
     on_dask = engine.is_dask(text_format)
+    if on_dask and rows.order_by is not None:
+        raise typer.BadParameter(
+            "--order-by is for --engine local; with --engine dask fit the older files, and give the newest by "
+            "--calibration"
+        )
+    fresh = None if calibration in (None, *options.CALIBRATIONS) else calibration
     from icqr.cli import models
 
     models.check_destination(out, "--out", [".icqr"])
@@ -149,18 +153,30 @@ def fit(
         if on_dask:
             from icqr.cli.on_dask import fit_on_dask
 
-            described, fitted = fit_on_dask(data, rows, unfitted, settings.model, engine.scheduler, show)
+            described, fitted = fit_on_dask(data, fresh, rows, unfitted, settings.model, engine.scheduler, show)
         else:
-            from icqr.cli.reading import read_rows
+            from icqr.cli.reading import read_calibration, read_rows
 
             show("Reading the data")
-            described, X, y = read_rows(data, rows, text_format)
+            described, X, y = read_rows(data, rows, text_format, drawn=fresh is None and method != "qr")
             models.check_features(X, settings, estimator)
+            how: dict[str, Any] = {} if rows.order_by is None else {"order": rows.order_by}
+            if fresh is not None:
+                X_fresh, y_fresh = read_calibration(fresh, X, y, text_format, rows.drop_missing)
+                models.check_features(X_fresh, settings, estimator)
+                how = {"X_calibration": X_fresh, "y_calibration": y_fresh}
             show(f"Fitting and calibrating ({settings.model})")
-            fitted = unfitted.fit(X, y)
+            fitted = unfitted.fit(X, y, **how)
         show("Writing the model")
         icqr.save(fitted, out)
     say(f"Data: {described}.")
+    n_calibrate = f"{int(fitted.calibration_.sizes.sum()):,}"
+    if rows.order_by is not None:
+        say(
+            f"Split: the oldest {fitted.n_train_:,} rows train, the newest {n_calibrate} calibrate ({rows.order_by!r})."
+        )
+    elif fresh is not None:
+        say(f"Calibration: {fresh} ({n_calibrate} rows).")
     models.say_model(fitted)
     say(f"Model: {out} ({Path(out).stat().st_size / 1000:,.0f} kB)")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
@@ -16,7 +17,7 @@ from icqr import QuantileModel
 from icqr._libraries import seeded
 from icqr._messages import imported
 from icqr._predicting import IntervalRegressor
-from icqr._rows import check_target
+from icqr._rows import Rows, check_target
 from icqr._sheet import Column, Sheet
 from icqr.auditing import Audit, Comparison, audit, compare
 from icqr.calibration import quantile_levels
@@ -62,6 +63,7 @@ def compare_methods(
     described: str,
     report_path: str | None,
     show: Show,
+    order_by: str | None = None,
 ) -> tuple[Comparison, dict[str, Any]]:
     """Fit the five methods on the same rows, compare them on others and write the report; return a summary, too."""
     # The target is checked before the split, so that an error names the user's row.
@@ -70,8 +72,11 @@ def compare_methods(
 
     # Half of the rows train, a quarter calibrates, and on the last quarter methods are compared, as in the paper.
     seed = settings.seed
-    X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=seed)
-    X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, test_size=0.5, random_state=seed)
+    X_train, X_rest, y_train, y_rest = _halves(X, y, seed, order_by)
+    X_cal, X_test, y_cal, y_test = _halves(X_rest, y_rest, seed, order_by)
+    how = f"drawn at random with seed {seed}"
+    if order_by is not None:
+        how = f"in the order of {order_by!r}: the oldest rows train, and the newest are compared on"
     estimator = seeded(estimator, seed)  # the methods that share its bounds don't seed it
     methods, seconds = _fit_methods(estimator, settings, X_train, y_train, X_cal, y_cal, show)
     show("Checking the five methods")
@@ -81,7 +86,7 @@ def compare_methods(
     about = {
         "data": described,
         "split": f"{len(y_train):,} rows to train, {len(y_cal):,} to calibrate and {len(y_test):,} to compare on "
-        f"(50, 25 and 25 %, as in the paper), drawn at random with seed {seed}",
+        f"(50, 25 and 25 %, as in the paper), {how}",
         "quantile model": f"--model {settings.model}, fitted once on the training rows; QR, CQR and ICQR use its "
         "bounds, Naive fits a model of the mean, and AutoICQR its own bounds, on the same rows",
     }
@@ -89,6 +94,14 @@ def compare_methods(
     if report_path is not None:
         report(comparison, report_path, y_test, X_test, **details)
     return comparison, summarize(comparison, y_test, X_test, **details)
+
+
+def _halves(X: pd.DataFrame, y: pd.Series[Any], seed: int, order_by: str | None) -> list[Any]:
+    """Return X and y in two halves, drawn at random, or the older and the newer rows."""
+    if order_by is None:
+        return list(train_test_split(X, y, test_size=0.5, random_state=seed))
+    older, newer = Rows(X, y.to_numpy(), np.arange(len(y))).split_in_order(0.5, order_by)
+    return [X.iloc[older.index], X.iloc[newer.index], y.iloc[older.index], y.iloc[newer.index]]
 
 
 def _fit_methods(

@@ -22,7 +22,7 @@ from icqr._predicting import EXPLAINED, IntervalRegressor
 from icqr.auditing.findings import as_json, records
 from icqr.calibration import Certificate
 from icqr.cli.console import listed_names, note, say, say_sheet
-from icqr.cli.options import CalibrationName, MethodName, ModelName, Settings
+from icqr.cli.options import CALIBRATIONS, MethodName, ModelName, Settings
 from icqr.cli.reading import UserTable, check_column
 from icqr.cross import models_of
 from icqr.reporting.origins import model_facts, promised_words, selections
@@ -68,7 +68,7 @@ def make_model(name: ModelName) -> Any:
 
 
 def make_method(
-    name: MethodName, estimator: Any, settings: Settings, calibration: CalibrationName | None = None
+    name: MethodName, estimator: Any, settings: Settings, calibration: str | None = None
 ) -> IntervalRegressor:
     """Return a method, unfitted; of the settings it gets those that it has."""
     method = METHODS[name]
@@ -77,7 +77,7 @@ def make_method(
         "effort": settings.effort,
         "partition": None if settings.groups is None else GroupPartition(settings.groups),
         "small_groups": settings.small_groups,
-        "calibration": calibration,
+        "calibration": calibration if calibration in CALIBRATIONS else None,
         "y_min": settings.y_min,
         "y_max": settings.y_max,
         "random_state": settings.seed,

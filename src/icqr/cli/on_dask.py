@@ -26,7 +26,7 @@ from icqr.cli.columns import as_series, is_text, is_written_index
 from icqr.cli.console import Show, listed_names, note
 from icqr.cli.models import columns_to_read, features_of, load_model, predicted_columns, predicted_words
 from icqr.cli.options import ModelName, TextFormat, TrainingRows
-from icqr.cli.reading import UserTable, check_column, check_gaps, target_of
+from icqr.cli.reading import UserTable, check_column, check_gaps, holds_text, target_of
 from icqr.dask import LostWorkerError, connect, dashboard, on_dask, progress, write_parquet
 from icqr.streaming import cut_files, list_files, open_files
 
@@ -39,9 +39,18 @@ _MOST_GROUPS = 20  # named
 
 
 def fit_on_dask(
-    data: str, rows: TrainingRows, method: IntervalRegressor, model: ModelName, scheduler: str | None, show: Show
+    data: str,
+    calibration: str | None,
+    rows: TrainingRows,
+    method: IntervalRegressor,
+    model: ModelName,
+    scheduler: str | None,
+    show: Show,
 ) -> tuple[str, Any]:
-    """Return what the rows are, in words, and the same method as `method`, fitted on them with Dask."""
+    """Return what the rows are, in words, and the same method as `method`, fitted on them with Dask.
+
+    `calibration` are the files of rows to calibrate with; if there are none, rows are drawn.
+    """
     parameters = method.get_params(deep=False)
     # A model that can train on all rows, on the workers, does. AutoICQR fits many models on folds, and so on a sample.
     has_folds = isinstance(method, AutoICQR)
@@ -65,9 +74,26 @@ def fit_on_dask(
                 note(f"--method auto {sampled}; --method icqr with --model lightgbm or xgboost trains on all")
             else:
                 note(f"--model {model} {sampled}; --model lightgbm and --model xgboost train on all")
+        held_out: dict[str, Any] = {}
+        if calibration is not None:
+            fresh = _calibration_blocks(calibration, table.frame[features], target, rows.drop_missing)
+            held_out = {"X_calibration": fresh[features], "y_calibration": fresh[target]}
         on_blocks = getattr(icqr.dask, type(method).__name__)(**parameters)
-        fitted = on_blocks.fit(blocks[features], blocks[target], sample_rows=_SAMPLE_ROWS).to_local()
+        fitted = on_blocks.fit(blocks[features], blocks[target], sample_rows=_SAMPLE_ROWS, **held_out).to_local()
     return f"{table.name} ({n_rows:,} rows, {len(features):,} columns, target {target!r})", fitted
+
+
+def _calibration_blocks(data: str, X: pd.DataFrame, target: str, drop_missing: bool) -> Any:
+    """Return the rows to calibrate with: the target, and columns of the names and kinds that `X` has."""
+    try:
+        table, blocks, n_rows = _open_blocks(
+            data, as_text=[name for name in X if holds_text(X[name])], only=[*X, target]
+        )
+        for name in (*X, target):
+            check_column(table.names, name, f"{data} lacks columns that DATA has")
+        return _check_numbers(table, blocks, n_rows, {"--target": target}, drop_missing)[0]
+    except ValueError as error:
+        raise ValueError(f"--calibration {data}: {error}") from error
 
 
 def predict_on_dask(

@@ -19,7 +19,6 @@ from icqr._messages import imported
 MethodName: TypeAlias = Literal["auto", "icqr", "cqr", "qr", "naive"]
 ModelName: TypeAlias = Literal["hist", "lightgbm", "xgboost", "catboost", "forest", "network"]
 Effort: TypeAlias = Literal["quick", "thorough"]
-CalibrationName: TypeAlias = Literal["split", "cross"]
 Coverages = TypeVar("Coverages", float, list[float] | None)
 SmallGroups: TypeAlias = Literal["pooled", "infinite", "error"]
 
@@ -52,7 +51,9 @@ ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model's file,
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and sentences.")]
 
 Target = Annotated[str | None, option("COL", "The column to predict. A known data set has its own.")]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out the rows whose target is missing.")]
+DropMissing = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out the rows whose target (or time, with --order-by) is missing.")
+]
 Coverage = Annotated[float, option("SHARE", "How often an interval should hold.", callback=check_coverage)]
 Seed = Annotated[int, option("N", "Of everything random.", min=0)]
 ChosenMethod = Annotated[
@@ -62,13 +63,14 @@ ChosenMethod = Annotated[
         help="AutoICQR (auto); ICQR, the paper's method; or CQR, QR or Naive, which have one group for all rows.",
     ),
 ]
+CALIBRATIONS = ("split", "cross")
 ChosenCalibration = Annotated[
-    CalibrationName | None,
-    typer.Option(
-        "--calibration",
-        help="AutoICQR, ICQR and CQR only: set a third of the rows aside to calibrate with (split); or train and "
-        "calibrate with all, each row scored by a model that has not seen it (cross), better with few rows, but slower "
-        "and with a weaker promise.",
+    str | None,
+    option(
+        "split|cross|FILE",
+        "split sets a third of the rows aside to calibrate with. cross trains and calibrates with all rows, each "
+        "scored by a model that has not seen it: better with few rows, but slower, and the promise is weaker. A FILE "
+        "has the rows to calibrate with, and all rows of DATA train.",
         show_default="split; for AutoICQR cross below 1,000 rows",
     ),
 ]
@@ -83,10 +85,39 @@ class TrainingRows:
     target: Target = None
     drop_missing: DropMissing = False
     ignore: Annotated[list[str] | None, option("COL", "Leave a column out, for example an id; may be repeated.")] = None
+    order_by: Annotated[
+        str | None,
+        option(
+            "COL",
+            "The rows are in time, and this column says when: the oldest train, the newest calibrate (and in icqr "
+            "compare, the newest of all are compared on).",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.target is not None and self.target in (self.ignore or []):
             raise typer.BadParameter(f"--ignore and --target can't both be {self.target!r}")
+        if self.order_by is not None and self.order_by in (self.target, *(self.ignore or [])):
+            raise typer.BadParameter(
+                f"--order-by {self.order_by}: this column stays a feature, so it can be neither --target nor --ignore"
+            )
+
+    def check_calibration(self, calibration: str | None, method: MethodName) -> None:
+        """Refuse ways to calibrate that don't go together, or that the method has no use for."""
+        if calibration in CALIBRATIONS and method in ("qr", "naive"):
+            raise typer.BadParameter(
+                f"--calibration {calibration} is for --method auto, --method icqr and --method cqr, got --method "
+                f"{method}"
+            )
+        for name, value in (("--calibration", calibration), ("--order-by", self.order_by)):
+            if value is not None and method == "qr":
+                raise typer.BadParameter(f"{name} means nothing to --method qr, which trains on all rows")
+        if self.order_by is not None and calibration not in (None, "split"):
+            others = "all rows" if calibration == "cross" else "those of the file"
+            raise typer.BadParameter(
+                f"--order-by calibrates with the newest rows, and --calibration {calibration} with {others}; leave one "
+                "out"
+            )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ import pandas as pd
 from icqr.cli.columns import advice_on, as_series, as_written, csv_values, is_written_index
 from icqr.cli.console import did_you_mean, listed_names, note
 from icqr.cli.formats import check_width, read_file
-from icqr.cli.options import TextFormat, TrainingRows
+from icqr.cli.options import CALIBRATIONS, TextFormat, TrainingRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,20 +49,51 @@ class UserTable:
 # -- Rows to learn from ----------------------------------------------------------------------------------
 
 
-def read_rows(data: str, rows: TrainingRows, text_format: TextFormat) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
-    """Return what the rows are, in words, their features and their target; tell the user what is odd about them."""
+def read_rows(
+    data: str, rows: TrainingRows, text_format: TextFormat, *, drawn: bool = True
+) -> tuple[str, pd.DataFrame, pd.Series[Any]]:
+    """Return what the rows are, in words, their features and their target; tell the user what is odd about them.
+
+    `drawn` says that some of them will be drawn at random to calibrate with, unless the rows are in time.
+    """
     table = read_data(data, text_format, ignore=rows.ignore or ())
-    target = target_of(table, rows)
-    frame = check_numbers(table.frame, {"--target": target}, rows.drop_missing)
+    target, order = target_of(table, rows), rows.order_by
+    if order is not None:
+        check_column(table.names, order, "--order-by")
+        if holds_text(table.frame[order]):
+            raise ValueError(
+                f"--order-by: column {order!r} must hold dates or numbers, but it holds text, for example "
+                f"{table.frame[order].dropna().iloc[0]!r}; if these are dates, say --date-format"
+            )
+    frame = check_numbers(table.frame, {"--target": target}, rows.drop_missing, [order] if order else [])
     left_out = len(table.frame) - len(frame)
     if left_out:
-        table.notes.append(f"{left_out:,} of {len(table.frame):,} rows are left out: their target is missing")
+        what = f"target or {order!r}" if order else "target"
+        table.notes.append(f"{left_out:,} of {len(table.frame):,} rows are left out: their {what} is missing")
     X = frame.drop(columns=target)
     if not X.shape[1]:
         raise ValueError(f"{table.name} has no column beside the target {target!r}; there is nothing to predict from")
-    note(*table.notes, *_notes_on_rows(frame, X))
+    note(*table.notes, *_notes_on_rows(frame, X, drawn and order is None))
     described = f"{table.name} ({len(X):,} rows, {X.shape[1]:,} columns, target {target!r})"
     return described, X, frame[target].astype(float)
+
+
+def read_calibration(
+    data: str, X: pd.DataFrame, y: pd.Series[Any], text_format: TextFormat, drop_missing: bool
+) -> tuple[pd.DataFrame, pd.Series[Any]]:
+    """Return the features and the target of rows to calibrate with, whose columns have the names of `X` and `y`."""
+    target, as_text = str(y.name), [name for name in X if holds_text(X[name])]
+    try:
+        table = read_data(data, text_format, as_text=as_text, only=[*X, target])
+        for name in (*X, target):
+            check_column(table.names, name, f"{table.name} lacks columns that DATA has")
+        for name in X.columns.difference(as_text):
+            check_is_numbers(table.frame[name], f"column {name!r} must hold numbers, as in DATA")
+        frame = check_numbers(table.frame, {"--target": target}, drop_missing)
+    except ValueError as error:
+        raise ValueError(f"--calibration {data}: {error}{did_you_mean(data, CALIBRATIONS)}") from error
+    note(*(text for text in table.notes if "holds dates" not in text))
+    return frame[[*X]], frame[target].astype(float)
 
 
 def target_of(table: UserTable, rows: TrainingRows) -> str:
@@ -75,8 +107,8 @@ def target_of(table: UserTable, rows: TrainingRows) -> str:
     return target
 
 
-def _notes_on_rows(frame: pd.DataFrame, X: pd.DataFrame) -> Iterator[str]:
-    """Yield notes on columns that say nothing, and on rows that a split at random may not be right for."""
+def _notes_on_rows(frame: pd.DataFrame, X: pd.DataFrame, drawn: bool) -> Iterator[str]:
+    """Yield notes on columns that say nothing, on copies, and if rows are `drawn` at random on rows in an order."""
     empty = [name for name in X if X[name].isna().all()]
     constant = [name for name in X if X[name].nunique(dropna=False) == 1 and name not in empty and len(X) > 1]
     numbering = [name for name in X if _numbers_rows(X[name])]
@@ -94,8 +126,10 @@ def _notes_on_rows(frame: pd.DataFrame, X: pd.DataFrame) -> Iterator[str]:
             f"{copies:,} of {len(frame):,} rows are copies of other rows, the target included; if they are the same "
             "case twice, take them out of the file: what trains must not calibrate, or intervals are too narrow"
         )
+    if not drawn:
+        return
     ordered = []
-    for name in X.select_dtypes("number").columns.difference(numbering, sort=False):
+    for name in X.select_dtypes(["number", "datetime", "datetimetz"]).columns.difference(numbering, sort=False):
         known = X[name].dropna()
         is_sorted = known.is_monotonic_increasing or known.is_monotonic_decreasing
         if is_sorted and known.nunique() >= _FEWEST_VALUES:
@@ -103,7 +137,7 @@ def _notes_on_rows(frame: pd.DataFrame, X: pd.DataFrame) -> Iterator[str]:
     if ordered:
         yield (
             f"the rows are in the order of {listed_names(ordered)}; if that is time, a split at random promises too "
-            "much: fit on the older rows, and icqr recalibrate with the latest"
+            f"much: --order-by {quote(ordered[0])} trains on the oldest rows and calibrates with the newest"
         )
 
 
@@ -213,21 +247,31 @@ def check_column(known: Iterable[Any], name: str, option: str) -> None:
     raise ValueError(f"{option}: there is no column {name!r}; columns are {listed_names(columns)}{hint}")
 
 
-def check_numbers(frame: pd.DataFrame, names: Mapping[str, str], drop_missing: bool) -> pd.DataFrame:
-    """Return the rows in which these columns, after their options, are known numbers; refuse text and gaps."""
+def check_numbers(
+    frame: pd.DataFrame, names: Mapping[str, str], drop_missing: bool, others: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return the rows in which these columns, after their options, are known numbers; refuse text and gaps.
+
+    In `others`, too, no value may be missing.
+    """
     for option, name in names.items():
         check_column(frame.columns, name, option)
         check_is_numbers(frame[name], f"{option}: column {name!r} must hold numbers")
-    missing = frame[list(names.values())].isna()
+    missing = frame[[*names.values(), *others]].isna()
     rows = missing.any(axis=1)
     check_gaps(missing.sum(), int(rows.sum()), len(frame), drop_missing)
     return frame[~rows].reset_index(drop=True) if rows.any() else frame
 
 
+def holds_text(column: pd.Series[Any]) -> bool:
+    """Tell whether a column that was read holds text, and not numbers, true/false or dates."""
+    return column.dtype == object or isinstance(column.dtype, pd.StringDtype)
+
+
 def check_is_numbers(column: pd.Series[Any], rule: str) -> None:
     """Raise if values of a column are text; `rule` says that they must be numbers."""
     known = column.dropna()
-    if not len(known) or pd.api.types.is_numeric_dtype(column.dtype):
+    if not len(known) or not holds_text(column):
         return
     is_number = pd.to_numeric(known.astype(object), errors="coerce").notna()
     wrong = known if is_number.all() else known[~is_number]  # all of them: with another decimal sign
