@@ -696,6 +696,21 @@ def test_rows_unlike_the_calibration_rows_are_counted(icqr: Run) -> None:
     assert "unlike" not in icqr("predict", "model.icqr", "new.csv").err
 
 
+def test_clusters_that_explain_too_little_are_noted(icqr: Run) -> None:
+    """One line that says that nothing is wrong; nothing if the clusters are not what was chosen."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.random((400, 8)), columns=list("abcdefgh"))
+    write(X.assign(price=X.sum(axis=1) + rng.normal(size=400)), Path("sales.csv"))
+    given = ("fit", "sales.csv", "--target", "price", *QUICK[:2], "--out", "model.icqr")
+    done = icqr(*given, "--method", "icqr")
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    said = (
+        r"note: K-means stopped at 50 clusters, which explain [78]\d % of the variance and not 90 %\. What is promised"
+    )
+    assert re.match(said, done.err)
+    assert icqr(*given).err == ""
+
+
 def test_of_many_groups_the_first_are_shown(icqr: Run) -> None:
     write(SALES.assign(shop=[f"shop {n:03d}" for n in range(120)] * 2), Path("sales.csv"))
     code, out, _ = icqr("fit", "sales.csv", "--target", "price", "--groups", "shop", *QUICK[:2], "--out", "model.icqr")

@@ -72,8 +72,6 @@ def bounds(model, table, risk=0.0005):
     return np.searchsorted(distribution(table, first), risk), np.searchsorted(distribution(table, last), 1 - risk)
 
 
-# Diamonds are spread evenly over their categories, and 50 groups explain a little less than 90 % of the variance.
-@pytest.mark.filterwarnings("ignore:explained_variance=0.9 was not reached")
 @pytest.mark.parametrize(
     ("name", "model"),
     [

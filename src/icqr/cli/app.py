@@ -170,14 +170,13 @@ def fit(
         show("Writing the model")
         icqr.save(fitted, out)
     say(f"Data: {described}.")
-    n_calibrate = f"{int(fitted.calibration_.sizes.sum()):,}"
     if rows.order_by is not None:
-        say(
-            f"Split: the oldest {fitted.n_train_:,} rows train, the newest {n_calibrate} calibrate ({rows.order_by!r})."
-        )
+        n_newest = int(fitted.calibration_.sizes.sum())
+        say(f"Split: the oldest {fitted.n_train_:,} rows train, the newest {n_newest:,} calibrate ({rows.order_by!r}).")
     elif fresh is not None:
-        say(f"Calibration: {fresh} ({n_calibrate} rows).")
+        say(f"Calibration: {fresh} ({int(fitted.calibration_.sizes.sum()):,} rows).")
     models.say_model(fitted)
+    models.note_groups(fitted)
     say(f"Model: {out} ({Path(out).stat().st_size / 1000:,.0f} kB)")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 from sklearn.utils import get_tags
 
-from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, Naive, ResidualQuantiles, load
+from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, KMeansPartition, Naive, ResidualQuantiles, load
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
@@ -192,6 +192,19 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
     return X
 
 
+def note_groups(model: IntervalRegressor) -> None:
+    """Tell the user if K-means stopped before its clusters explained what they should, and what else there is."""
+    partition = getattr(model, "partition_", None)
+    if not isinstance(partition, KMeansPartition) or partition.explained_variance_ > partition.explained_variance:
+        return
+    explained, wanted = 100 * partition.explained_variance_, 100 * partition.explained_variance
+    note(
+        f"K-means stopped at {partition.k_} clusters, which explain {explained:.0f} % of the variance and not "
+        f"{wanted:.0f} %. What is promised holds all the same; --method auto also tries other groups, and --groups COL "
+        "takes your own"
+    )
+
+
 def note_novelty(novelty: pd.Series[Any], n_calibration: int) -> None:
     """Tell the user if more rows are far from their group's centre than chance (four standard errors) explains."""
     n, novel = len(novelty), int((novelty <= _NOVEL).sum())
@@ -199,7 +212,7 @@ def note_novelty(novelty: pd.Series[Any], n_calibration: int) -> None:
     if novel > (_NOVEL + 4 * error) * n:
         note(
             f"{novel:,} of {n:,} rows are unlike those that the model was calibrated with (novelty {_NOVEL:g} or less, "
-            f"see --explain; {_NOVEL:.0%} of them would be by chance); what is promised is for rows like those"
+            f"see --explain; {100 * _NOVEL:.0f} % of them would be by chance); what is promised is for rows like those"
         )
 
 
