@@ -29,10 +29,12 @@ model = CQR(QuantileRegressor(alpha=0), coverage=0.9, random_state=0).fit(first.
 sizes = [50, 100, 200, 500, 1000, 2000]
 truth = {}
 for size in sizes:
-    draws = [make_linear_spread(size, random_state=seed) for seed in range(2, 42)]
-    truth[size] = [
-        new.coverage(new.X, model.calibrate(draw.X, draw.y).predict_interval(new.X)).mean() for draw in draws
-    ]
+    truth[size] = []
+    for seed in range(2, 42):
+        draw = make_linear_spread(size, random_state=seed)
+        intervals = model.calibrate(draw.X, draw.y).predict_interval(new.X)
+        truth[size].append(new.coverage(new.X, intervals).mean())
+
 
 # %%
 # Each dot is one calibration. The band is what :func:`icqr.plan` says: 90 % of calibrations should be inside.

@@ -66,7 +66,8 @@ table = pd.DataFrame(
 table.map("{:.1%}".format)
 
 # %%
-# On the left, each box is a group over 200 calibrations; whiskers hold 90 % of them. On the right, each row's coverage, averaged over calibrations.
+# On the left, each box is a group over 200 calibrations; whiskers hold 90 % of them. On the right, each dot is a row's
+# coverage, averaged over calibrations.
 
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constrained")
 for shift, (name, color) in enumerate({"CQR": "#0072B2", "ICQR": "#D55E00"}.items()):
