@@ -530,7 +530,7 @@ def test_hours_count_each_cell_once() -> None:
 @pytest.mark.slow
 def test_the_page_s_numbers_are_those_of_its_rows() -> None:
     rows = run.read_rows(DOCS / "benchmark" / "rows.parquet")
-    page = (DOCS / "benchmark.md").read_text(encoding="utf-8")
+    page = (DOCS / "understand" / "benchmark-details.md").read_text(encoding="utf-8")
     for base, level in (("lightgbm", 0.9), ("histgb", 0.9)):
         here = rows[(rows["base"] == base) & (rows["level"] == level) & (rows["drawn"] == 0)]
         shown = tables.readable(tables.summary_table(here)).drop(columns=["base", "level", "kind", "true distance"])

@@ -79,3 +79,15 @@ def test_the_page_of_promises_has_the_simulations_numbers(monkeypatch: pytest.Mo
         label: " | ".join("–" if number != number else f"{100 * number:.1f} %" for number in row)
         for label, row in zip(table.index, table.to_numpy(), strict=True)
     }
+
+
+# -- Pages in short and their appendices -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["benchmark", "reproduction", "performance"])
+def test_a_short_page_has_no_number_that_its_appendix_lacks(name: str) -> None:
+    pages = ROOT / "docs" / "understand"
+    short, details = ((pages / file).read_text(encoding="utf-8") for file in (f"{name}.md", f"{name}-details.md"))
+    numbers = set(re.findall(r"\d+\.\d+", short))
+    assert len(numbers) > 40
+    assert sorted(numbers - set(re.findall(r"\d+\.\d+", details))) == []

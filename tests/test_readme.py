@@ -12,7 +12,7 @@ from icqr.cli import main
 
 README = Path(__file__).parents[1] / "README.md"
 TEXT = README.read_text(encoding="utf-8")
-PAGES = sorted([*README.parent.glob("*.md"), *README.parent.glob("docs/*.md")])
+PAGES = sorted([*README.parent.glob("*.md"), *README.parent.glob("docs/**/*.md")])
 
 
 @pytest.mark.parametrize("fraction", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["fewer rows", "as it stands"])
