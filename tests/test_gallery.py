@@ -76,7 +76,7 @@ def test_the_page_of_promises_has_the_simulations_numbers(monkeypatch: pytest.Mo
     page = (ROOT / "docs" / "understand" / "promises.md").read_text(encoding="utf-8")
     shown = dict(re.findall(r"^\| (all rows.*?|the worst.*?) \| .*? \| (.*) \|$", page, flags=re.MULTILINE))
     assert shown == {
-        label: " | ".join("–" if number != number else f"{100 * number:.1f} %" for number in row)
+        label: " | ".join("–" if number != number else f"{100 * number:.1f}" for number in row)
         for label, row in zip(table.index, table.to_numpy(), strict=True)
     }
 
