@@ -20,7 +20,7 @@ from icqr.metrics import coverage_score, interval_score, mean_width
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)
 rows = []
-for draw in range(5):
+for draw in range(4):
     X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=200, random_state=draw)
     for calibration in ("split", "cross"):
         model = AutoICQR(coverage=0.9, calibration=calibration, random_state=0).fit(X_train, y_train)

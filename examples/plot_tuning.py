@@ -16,15 +16,15 @@ from icqr import CQR
 from icqr.datasets import make_heteroscedastic
 from icqr.metrics import coverage_score
 
-X, y = make_heteroscedastic(2500, random_state=0, return_X_y=True)
+X, y = make_heteroscedastic(2000, random_state=0, return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=0)
 
 # %%
 # Early stopping is a matter of the model inside: ``HistGradientBoostingRegressor(early_stopping=True)`` takes its own
 # validation rows from the training rows, never from the calibration rows.
 
-boosting = HistGradientBoostingRegressor(max_iter=100, early_stopping=False)
-grid = {"estimator__learning_rate": [0.01, 0.03, 0.1, 0.3], "estimator__max_leaf_nodes": [4, 8, 31]}
+boosting = HistGradientBoostingRegressor(max_iter=60, early_stopping=False)
+grid = {"estimator__learning_rate": [0.03, 0.1, 0.3, 0.6], "estimator__max_leaf_nodes": [4, 8, 31]}
 search = GridSearchCV(CQR(boosting, coverage=0.9, random_state=0), grid, cv=3).fit(X_train, y_train)
 print(search.best_params_)
 intervals = search.best_estimator_.predict_interval(X_test)
