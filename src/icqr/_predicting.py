@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -19,6 +20,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, vali
 
 from icqr._libraries import Encoder, core_of
 from icqr._messages import warn
+from icqr._notebook import promises, sentences, shown
 from icqr._rows import Order, Rows, check_pair, check_target, check_weights, naming
 from icqr._tables import (
     FloatArray,
@@ -628,6 +630,31 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         for level in coverages:
             check_coverage(level)
         return coverages
+
+    # -- In a notebook -----------------------------------------------------------------------------------------------
+
+    @property
+    def _repr_html_(self) -> Any:
+        diagram = super()._repr_html_  # there is none after sklearn.set_config(display="text")
+        return self._html if hasattr(self, "calibration_") else diagram
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return (
+            {**bundle, "text/html": self._html()} if "text/html" in bundle and hasattr(self, "calibration_") else bundle
+        )
+
+    def _html(self) -> str:
+        """Return what a fitted model promises, its groups, and a picture of them."""
+        n_calibration = self.calibration_.sizes.sum()
+        rows = f"{self.n_train_:,} rows to train on" + f", {n_calibration:,} to calibrate with" * bool(n_calibration)
+        head = f"<p><code>{escape(repr(self))}</code><br>{rows}, {self.n_features_in_:,} columns.</p>"
+        try:
+            certificate = self.certificate()
+        except ValueError as error:  # `set_params` asked for a coverage that this calibration can't give
+            return shown(head, sentences([str(error)]))
+        rules = self.descriptions_["rule"]
+        return shown(head, promises(str(certificate), certificate.groups, certificate.coverage, rules))
 
     # -- scikit-learn ------------------------------------------------------------------------------------------------
 

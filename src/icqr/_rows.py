@@ -78,18 +78,18 @@ class Rows:
         return len(self.y)
 
 
-def _places(order: Order, X: Table) -> IntArray:
+def _places(order: Any, X: Table) -> IntArray:
     """Return each row's place in time, 0 for the oldest; rows of equal values have the same."""
-    if np.ndim(order) > 0:  # type: ignore[arg-type]
-        values = order
-    elif isinstance(X, pd.DataFrame) and order in X.columns:
+    values = order
+    if np.ndim(order) == 0:
+        if not isinstance(X, pd.DataFrame) or order not in X.columns:
+            known = f"one of {X.columns.tolist()}" if isinstance(X, pd.DataFrame) else "but X is an array without names"
+            raise ValueError(
+                f"order={order!r} must be the name of a column of X, {known}; give a column's name, or one value per "
+                "row"
+            )
         values = X[order]
-    else:
-        known = f"one of {X.columns.tolist()}" if isinstance(X, pd.DataFrame) else "but X is an array without names"
-        raise ValueError(
-            f"order={order!r} must be the name of a column of X, {known}; give a column's name, or one value per row"
-        )
-    if np.shape(values) != (len(X),):  # type: ignore[arg-type]
+    if np.shape(values) != (len(X),):
         raise ValueError(f"order must have one value for each of the {len(X)} rows of X, got shape {np.shape(values)}")
 
     column = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from icqr._messages import warn
+from icqr._notebook import promises, shown
 from icqr._tables import FloatArray, IntArray
 from icqr.conformity import Conformity
 from icqr.novelty import Novelty
@@ -262,6 +263,13 @@ class Calibration:
         """Sort (n, sides) scores by group. Rows with other labels than 0 to `n_groups` - 1 belong to no known group."""
         return Calibration(conformity, sort_by_group(scores, labels, n_groups), small_groups, guarantee, novelty)
 
+    def __repr__(self) -> str:
+        sizes = self.sizes[:-1]
+        return (
+            f"<{type(self).__name__}: {sizes.sum():,} scores ({self.conformity.kind!r}) in {len(sizes):,} "
+            f"group{'' if len(sizes) == 1 else 's'}, {self.guarantee}>"
+        )
+
     @property
     def sizes(self) -> IntArray:
         """Number of calibration rows in each group; the last entry is the rows of no known group."""
@@ -425,7 +433,7 @@ def sort_by_group(scores: FloatArray, labels: IntArray, n_groups: int) -> tuple[
     return tuple(np.split(by_group, ends))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SelectedCalibration(Calibration):
     """A calibration that keeps only some of its scores: exact for the coverages it was made for, and for no others.
 
@@ -512,7 +520,7 @@ class SelectedCalibration(Calibration):
         return np.asarray(scores[place])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class NoCalibration(Calibration):
     """Raw bounds as they are: offsets of zero, no promise, and only the fitted coverage.
 
@@ -623,6 +631,13 @@ class Certificate:
             f"calibration rows, are too small for a promise; over all rows "
             f"{over_all if self.marginal > 0 else 'nothing is promised'}."
         )
+
+    def __repr__(self) -> str:
+        table = self.groups.iloc[:-1][["group", "n", "promised", "band_lower", "band_upper"]]
+        return f"{self}\n{table.to_string(index=False, max_rows=10)}"
+
+    def _repr_html_(self) -> str:
+        return shown(promises(str(self), self.groups, self.coverage))
 
 
 def too_few_rows(n_samples: int, coverage: float | Fraction, symmetric: bool) -> str:

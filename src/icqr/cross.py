@@ -103,7 +103,7 @@ def models_of(model: PointModel | QuantileModel | FoldModels) -> list[Any]:
     return list(model.models_) if isinstance(model, FoldModels) else [model]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CrossCalibration(Calibration):
     """The scores of each group, and the fold of each score.
 

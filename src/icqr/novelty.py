@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from icqr._notebook import foldable, shown
+from icqr._sheet import Cell, Column, Sheet, cell, share
 from icqr._tables import FloatArray, IntArray
+
+#: A smaller p-value counts as a sign that the mix of groups has changed.
+LEAST_P_VALUE = 0.05
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,32 @@ class GroupShift:
 
     table: pd.DataFrame
     p_value: float
+
+    def __str__(self) -> str:
+        if self.p_value >= LEAST_P_VALUE:
+            return f"No sign that the mix of groups has changed (p = {self.p_value:.2g})."
+        # The group whose share has changed most.
+        row = self.table.iloc[int((self.table["new_share"] - self.table["calibration_share"]).abs().argmax())]
+        group = "no known group" if row["group"] < 0 else f"group {row['group']:.0f}"
+        return (
+            f"The mix of groups has changed (p = {self.p_value:.2g}), most of all in {group}: {row['new_share']:.1%} "
+            f"of the new rows, {row['calibration_share']:.1%} of the calibration rows. The promise in each group "
+            "stays; that over all rows may not."
+        )
+
+    def __repr__(self) -> str:
+        return f"{self}\n{self.table.to_string(index=False, max_rows=10)}"
+
+    def _repr_html_(self) -> str:
+        heads = [Column("group"), Column("of the calibration rows"), Column("of the new rows")]
+        rows = [
+            [Cell("none known") if group < 0 else cell(group), share(old), share(new)]
+            for group, old, new in self.table.itertuples(index=False, name=None)
+            if group >= 0 or old or new
+        ]
+        return shown(
+            f"<p><strong>{escape(str(self))}</strong></p>", foldable("Share of each group", Sheet(heads, rows))
+        )
 
 
 def group_shift(calibration_sizes: IntArray, labels: IntArray) -> GroupShift:

@@ -67,7 +67,7 @@ Intervals: TypeAlias = IntervalModel | ArrayLike | Sequence[ArrayLike | None]
 Groups: TypeAlias = ArrayLike | Sequence[Hashable]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit(Written):
     """What :func:`audit` found; its JSON follows auditing/schema.json.
 
@@ -148,12 +148,13 @@ class Audit(Written):
             "random_state": self.random_state,
         }
 
-    def _contents(self) -> tuple[str, str, list[str], list[pd.DataFrame], str]:
+    def _contents(self) -> tuple[str, str, list[str], dict[str, pd.DataFrame], str]:
         known = {name: value for name, value in self.numbers.items() if not math.isnan(value)}
         numbers = pd.DataFrame({"measure": list(known), "value": list(known.values())})
         shown = ["region", "kind", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "mean_width"]
         findings = [sentence for sentence in self.findings if sentence != self.summary]
-        return "Audit of prediction intervals", self.summary, findings, [numbers, self.regions[shown]], self.method
+        tables = {"Measures": numbers, "Regions, worst first": self.regions[shown]}
+        return "Audit of prediction intervals", self.summary, findings, tables, self.method
 
 
 def audit(

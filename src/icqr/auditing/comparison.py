@@ -39,7 +39,7 @@ FEWEST_COMPARED = 30
 LESS, MORE, UNCLEAR = "less", "more", "no clear difference"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Written):
     """What :func:`compare` found.
 
@@ -82,8 +82,8 @@ class Comparison(Written):
             "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
         }
 
-    def _contents(self) -> tuple[str, str, tuple[str, ...], list[pd.DataFrame], str]:
-        tables = [self.table.reset_index(), self.differences]
+    def _contents(self) -> tuple[str, str, tuple[str, ...], dict[str, pd.DataFrame], str]:
+        tables = {"Methods": self.table.reset_index(), "Differences": self.differences}
         return f"Methods compared with {self.reference}", self.findings[0], self.findings[1:], tables, ""
 
 

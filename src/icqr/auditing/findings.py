@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from icqr._notebook import foldable, sentences, shown
 from icqr._sheet import Sheet, markdown
 from icqr._tables import FloatArray
 from icqr.auditing.regions import SLAB
@@ -219,12 +220,15 @@ class Written:
         """Return everything as plain Python values; NaN becomes None."""
         raise NotImplementedError
 
-    def _contents(self) -> tuple[str, str, Sequence[str], Sequence[pd.DataFrame], str]:
+    def _contents(self) -> tuple[str, str, Sequence[str], dict[str, pd.DataFrame], str]:
         """Return what there is to read: title, summary, findings, tables, and a note that notebooks leave out."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         return "\n".join(self.findings)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON; infinity is the text "Infinity"."""
@@ -234,11 +238,11 @@ class Written:
         """Return summary, findings and tables as Markdown, with everything from data escaped."""
         _, summary, findings, tables, note = self._contents()
         parts = [f"**{markdown(summary)}**", "\n".join(f"- {markdown(text)}" for text in findings)]
-        parts += [Sheet.from_frame(table).to_markdown() for table in tables if len(table)]
+        parts += [Sheet.from_frame(table).to_markdown() for table in tables.values() if len(table)]
         return "\n\n".join(part for part in [*parts, markdown(note)] if part)
 
     def _repr_html_(self) -> str:
         title, summary, findings, tables, _ = self._contents()
-        items = "".join(f"<li>{escape(text)}</li>" for text in findings)
-        body = "".join(Sheet.from_frame(table).to_html() for table in tables if len(table))
-        return f"<h3>{escape(title)}</h3><p><strong>{escape(summary)}</strong></p><ul>{items}</ul>{body}"
+        folded = [foldable(name, Sheet.from_frame(table)) for name, table in tables.items() if len(table)]
+        head = f"<h3>{escape(title)}</h3><p><strong>{escape(summary)}</strong></p>"
+        return shown(head, sentences(findings), *folded)

@@ -20,7 +20,7 @@ from icqr.metrics.marginal import check_share, check_whole_number
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan(Written):
     """What :func:`plan` says.
 
@@ -81,8 +81,8 @@ class Plan(Written):
         contents: dict[str, Any] = plain({**vars(self), "sentence": self.sentence})
         return contents
 
-    def _contents(self) -> tuple[str, str, tuple[()], list[pd.DataFrame], str]:
-        return "Calibration plan", self.sentence, (), [self.table], ""
+    def _contents(self) -> tuple[str, str, tuple[()], dict[str, pd.DataFrame], str]:
+        return "Calibration plan", self.sentence, (), {"Calibration rows in a group": self.table}, ""
 
     def __str__(self) -> str:
         return self.sentence

@@ -56,6 +56,23 @@ class Display(ABC):
         Where it was last drawn.
     """
 
+    def __repr__(self) -> str:
+        title = self.ax_.get_title(loc="left") if hasattr(self, "ax_") else "not drawn yet: call plot()"
+        return f"<{type(self).__name__}: {title}>"
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the picture for a notebook, unless pyplot shows it anyway, as it does at the end of a cell."""
+        if not hasattr(self, "ax_"):
+            return None
+        from matplotlib._pylab_helpers import Gcf
+
+        figure = self.figure_.canvas.figure
+        if any(manager.canvas.figure is figure for manager in Gcf.get_all_fig_managers()):
+            return None
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png")
+        return buffer.getvalue()
+
     @property
     def size(self) -> tuple[float, float]:
         """Width and height in inches of a figure that is made for this picture."""

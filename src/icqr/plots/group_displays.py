@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ImportanceDisplay(Display):
     """Importance of each column, as a share of all: the weights of the partition.
 
@@ -105,7 +105,7 @@ class ImportanceDisplay(Display):
         heading(ax, "Importance of columns", "black line: ± 1 standard deviation over repeats")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ExplainedVarianceDisplay(Display):
     """Variance explained by k clusters against k, with the chosen k.
 
@@ -172,7 +172,7 @@ class ExplainedVarianceDisplay(Display):
         heading(ax, "Number of groups")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GroupMapDisplay(Display):
     """Groups in the plane of two columns: by default the most important one, and the next that is no copy of it.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_LINES = 100
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class IntervalDisplay(Display):
     """Intervals against a feature or the prediction, with the targets that they cover and miss.
 
@@ -192,7 +192,7 @@ class IntervalDisplay(Display):
             ax.plot([], [], label="prediction", **dashes)  # in the legend a line, not a box
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class WidthResidualDisplay(Display):
     """Absolute residuals against widths.
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Intervals: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GroupCoverageDisplay(Display):
     """Coverage in each group with its exact (Clopper–Pearson) interval, and the promise.
 
@@ -179,7 +179,7 @@ class GroupCoverageDisplay(Display):
         heading(ax, "Coverage by group", f"{part}exact 95 % intervals; open: promise outside")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ReliabilityDisplay(Display):
     """Coverage asked for against coverage observed, over many levels.
 
@@ -290,7 +290,7 @@ def _reliability(y: ArrayLike, intervals: ArrayLike, levels: Sequence[float]) ->
     return pd.DataFrame(table).sort_values("asked", ignore_index=True)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class WidthDisplay(Display):
     """Distribution of the widths of each method's intervals.
 
