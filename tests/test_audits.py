@@ -85,7 +85,9 @@ def test_a_planted_region_is_named_first_and_in_words() -> None:
     assert region["verdict"] == "undercovers"
     rows = np.intersect1d(np.flatnonzero((X["hr"] <= 6) & (X["workingday"] == 1)), judging_rows(4000, 0))
     covered = np.abs(y[rows]) <= intervals[rows, 1]
-    share, (low, high) = covered.mean(), binomial_interval(covered.sum(), len(rows))
+    share, (low, high) = covered.mean(), binomial_interval(covered.sum(), len(rows), confidence=region["confidence"])
+    assert region["confidence"] > 0.95  # together with the other regions
+    low, high = np.floor(1000 * low) / 1000, np.ceil(1000 * high) / 1000
     assert found.findings[0] == (
         f"Rows with hr ≤ 6 and workingday = 1: {100 * share:.1f} % of {len(rows)} covered, 90 % promised; the true "
         f"value is very likely between {100 * low:.1f} % and {100 * high:.1f} %."
@@ -512,6 +514,7 @@ def judged(*counts: tuple[int, int]) -> pd.DataFrame:
         (850, 1000, "undercovers"),
         (950, 1000, "overcovers"),
         (9, 10, "too few rows to tell"),
+        (33, 33, "too few rows to tell"),
         (100, 100, "overcovers"),
         (1760, 2000, "undercovers"),
     ],
@@ -531,21 +534,25 @@ def test_the_worst_region_comes_first() -> None:
     assert (regions["coverage"] * regions["n"]).round().tolist() == [650, 700, 990, 960, 9, 900]
 
 
-def test_p_values_are_twice_the_smaller_tail() -> None:
-    for covered in range(21):
-        y = np.where(np.arange(20) < covered, 0.0, 9.0)
-        p_value = audit(y, np.full((20, 2), [-1, 1]), coverage=0.9).regions["p_value"].iloc[0]
-        tails = [stats.binomtest(covered, 20, 0.9, alternative=side).pvalue for side in ("less", "greater")]
-        assert p_value == pytest.approx(min(1, 2 * min(tails)))
+def test_an_alarm_is_an_exact_test() -> None:
+    """The interval leaves out the promise when twice the smaller binomial tail is below the error rate."""
+    for covered in range(81):
+        y = np.where(np.arange(80) < covered, 0.0, 9.0)
+        region = audit(y, np.full((80, 2), [-1, 1]), coverage=0.9).regions.iloc[0]
+        tails = [stats.binomtest(covered, 80, 0.9, alternative=side).pvalue for side in ("less", "greater")]
+        assert (region["verdict"] in ("undercovers", "overcovers")) == (2 * min(tails) < ERROR_RATE)
 
 
 def test_given_and_found_regions_share_the_error_rate() -> None:
     X, _, _ = oracle(0, 1000)
     y = np.where(np.arange(1000) < 875, 0.0, 9.0)
-    alone = audit(y, np.full((1000, 2), [-4, 4]), coverage=0.9).regions
-    both = audit(y, np.full((1000, 2), [-4, 4]), X, coverage=0.9, with_excess_risk=False).regions.set_index("region")
-    assert len(alone) == 1
-    assert both.loc["all rows", "p_value"] == pytest.approx(2 * alone["p_value"].iloc[0])
+    found = audit(y, np.full((1000, 2), [-4, 4]), X, "city", coverage=0.9, with_excess_risk=False).regions
+    missed = (1 - found["confidence"]).groupby([found["kind"] == "all rows", found["basis"]]).sum()
+    assert missed.to_dict() == pytest.approx(
+        {(True, "all rows"): ERROR_RATE / 3, (False, "all rows"): ERROR_RATE / 3, (False, FOUND): ERROR_RATE / 3}
+    )
+    few = audit(y[:80], np.full((80, 2), [-4, 4]), coverage=0.9).regions
+    assert few["confidence"].tolist() == [1 - ERROR_RATE]  # nothing else is judged
 
 
 # -- Models -----------------------------------------------------------------------------------------------
@@ -597,15 +604,18 @@ def test_a_shortfall_that_calibration_can_give_is_told_from_one_that_it_cannot(r
     X = X[["hr", "temp"]][600:]
     whole = audit(2 * y[600:], model, X, with_excess_risk=False)
     assert whole.regions.set_index("region").loc["all rows", "within_band"] is False
-    assert "the luck of 200 calibration rows does not explain" in whole.summary
+    assert "with 200 calibration rows nine of ten calibrations give between " in whole.summary
+    assert "so calibration luck does not explain it" in whole.summary
     centre, half = model.predict(X), np.ptp(model.predict_interval(X), axis=1) / 2
     # 88 % covered: clearly less than 90 % with so many rows, but 200 calibration rows often give that.
     outcomes = np.where(np.arange(24000) % 100 < 88, 0.0, 9.0) * np.tile(half, 10) + np.tile(centre, 10)
     lucky = audit(outcomes, model, pd.concat([X] * 10), with_excess_risk=False)
     row = lucky.regions.set_index("region").loc["all rows"]
-    assert row["verdict"] == "undercovers"
+    assert row["verdict"] == "within calibration luck"
     assert row["within_band"] is True
-    assert "which 200 calibration rows can give" in lucky.summary
+    assert row["coverage_upper"] < 0.9
+    assert re.search(r"calibrations give between .*, so this is within calibration luck\.", lucky.summary)
+    assert "broken" not in lucky.summary.partition(".")[0]
 
 
 def test_a_model_without_a_promise_says_so(rows: tuple[pd.DataFrame, Any]) -> None:

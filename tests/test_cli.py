@@ -224,7 +224,9 @@ def test_compare(icqr: Run) -> None:
     assert re.search(cost, out, flags=re.MULTILINE)
     for name in METHODS[1:]:
         assert f"- {name} compared with Naive: mean width" in out
-    assert out.endswith("Report: sales.html (open it in a browser)\n")
+    answer, report = out.rstrip("\n").split("\n\n")[-2:]  # the answer comes last
+    assert answer.startswith("Use ")
+    assert report == "Report: sales.html (open it in a browser)"
     assert "\x1b" not in out
     page = Path("sales.html").read_text(encoding="utf-8")
     assert "fitted once on the training rows; QR, CQR and ICQR use its bounds" in page
@@ -266,12 +268,13 @@ def test_compare_as_json(icqr: Run) -> None:
     assert all(seconds > 0 for seconds in found["seconds"].values())
     assert "selection" not in found  # AutoICQR has the user's groups too
     assert found["promised"] == 0.8
-    assert found["in_detail"] == "ICQR"
+    assert found["answer"].startswith(f"Use {found['in_detail']}: ")
     assert list(found["coverage_by_group"][0]["methods"]) == METHODS
     assert [one["rule"] for one in found["groups"]] == ["region = north", "region = south"]
-    for name, kind in [("CQR", "group"), ("ICQR", "model group"), ("AutoICQR", "model group")]:
-        kinds = [one["kind"] for one in found["audits"][name]["regions"]]
-        assert (kinds.count(kind), kinds.count("group") + kinds.count("model group")) == (2, 2)
+    for name, calibrated in [("CQR", False), ("ICQR", True), ("AutoICQR", True)]:
+        groups = [one for one in found["audits"][name]["regions"] if "group" in one["kind"]]
+        assert [one["kind"] for one in groups] == ["group", "group"]
+        assert [one["calibration_rows"] is not None for one in groups] == [calibrated, calibrated]
     assert os.listdir() == ["sales.csv"]
 
 

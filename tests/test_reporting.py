@@ -125,9 +125,9 @@ def test_the_summary_is_what_model_and_audit_say(models: dict[str, Any], rows: t
 def test_coverage_by_group_is_that_of_the_models_groups(
     methods: dict[str, Any], rows: tuple[Any, Any], compared: dict[str, Any]
 ) -> None:
-    (X, y), groups = rows, compared["coverage_by_group"]
-    assert [entry["group"] for entry in groups] == [0, 1, 2]
-    label = methods["ICQR"].assign(X)
+    (X, y), groups, main = rows, compared["coverage_by_group"], methods[compared["in_detail"]]
+    assert [entry["group"] for entry in groups] == list(range(main.n_groups_))
+    label = main.assign(X)
     for entry in groups:
         inside = label == entry["group"]
         assert entry["n"] == inside.sum()
@@ -141,8 +141,12 @@ def test_coverage_by_group_is_that_of_the_models_groups(
 def test_a_comparison_says_who_falls_short(methods: dict[str, Any], compared: dict[str, Any]) -> None:
     summary = compared
     sentence = summary["verdict"]["sentence"]
+    (looked,) = {entry["regions"] for entry in summary["methods"]}  # all are judged in the same
+    assert f"of the {looked} regions looked at, these fall short: " in sentence
     for entry in summary["methods"]:
-        assert f"{entry['undercovers'] or 'none'} of {entry['regions']} with {entry['method']}" in sentence
+        assert f"{entry['undercovers'] or 'none'} with {entry['method']}" in sentence
+    # One number per method, the promise, and the number of regions.
+    assert len(re.findall(r"\d+|none", sentence)) == len(methods) + 2
     assert set(summary["verdict"]["methods"]) <= set(methods)
     for entry in summary["methods"]:
         by_group = [group["methods"][entry["method"]]["coverage"] for group in summary["coverage_by_group"]]
@@ -335,7 +339,8 @@ def test_a_row_of_its_own_in_a_comparison(
     methods: dict[str, Any], comparison: Comparison, compared: dict[str, Any], page: str
 ) -> None:
     summary = compared
-    assert summary["in_detail"] == "ICQR"  # the first with several groups, though another has more
+    assert summary["in_detail"] == comparison.best == "Best <b>"
+    assert summary["answer"] == comparison.answer
     assert summary["seconds"]["Best <b>"] == 12.25
     (remark,) = summary["remarks"]
     assert remark.startswith(
@@ -346,10 +351,10 @@ def test_a_row_of_its_own_in_a_comparison(
     assert "Best &lt;b&gt; fits bounds of its own" in shown["methods"]
     assert ">12.25<" in shown["methods"]
     assert "<h3>Best &lt;b&gt;</h3>" in shown["selection"]
-    assert "These groups are those of ICQR. Methods with other groups" in shown["coverage"]
+    assert "These groups are those of Best &lt;b&gt;. Methods with other groups" in shown["coverage"]
     assert "<b>" not in page.partition("<script")[0]
     table = tables_of(summary)["coverage_by_group"]
-    assert [column.label for column in table.columns[2:]] == [*methods, "Verdict on ICQR"]
+    assert [column.label for column in table.columns[2:]] == [*methods, "Verdict on Best <b>"]
     with pytest.raises(ValueError, match=r"a number for each method, \['Naive', .*\], got \['ICQR'\]"):
         summarize(comparison, seconds={"ICQR": 1.0})
 
@@ -440,7 +445,7 @@ def test_tables_and_pictures_can_be_read_aloud(page: str) -> None:
     heads = [(tag, name, value) for tag, name, value in parsed.attributes if tag == "th" and name == "scope"]
     assert len(heads) == parsed.tags.count("th")
     figures = re.findall(r"<figure.*?</figure>", page, flags=re.DOTALL)
-    assert len(figures) == 7
+    assert len(figures) == 6
     for figure in figures:
         assert 'role="img"' in figure
         assert re.search(r"<svg[^>]*><title>[^<]{20,}</title>", figure)
@@ -453,8 +458,8 @@ def test_tables_and_pictures_can_be_read_aloud(page: str) -> None:
     assert re.findall(r"<h(\d)", page)[:2] == ["1", "2"]
 
 
-def test_all_groups_can_be_highlighted(page: str) -> None:
-    for group in range(3):
+def test_all_groups_can_be_highlighted(page: str, auto: Any) -> None:
+    for group in range(auto.n_groups_):
         assert page.count(f'data-group="{group}"') == 2  # coverage by group, and the groups' rules
         for name in ("coverage_by_group", "map", "intervals", "residuals"):
             figure = re.search(rf'<figure id="picture-{name}".*?</figure>', page, flags=re.DOTALL)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 #: What stands where nothing is known.
 MISSING = "–"
 #: A cell's tone: a sign, so that no colour is needed to read it, and its colour in a terminal.
-TONES = {"under": ("▼", "red"), "over": ("▲", "yellow"), "holds": ("✓", "green"), "unknown": ("?", "dim")}
+TONES = {
+    **{"under": ("▼", "red"), "over": ("▲", "yellow"), "luck": ("≈", "dim")},
+    **{"holds": ("✓", "green"), "unknown": ("?", "dim")},
+}
 
 
 class Cell(NamedTuple):

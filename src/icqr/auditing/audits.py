@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,34 +13,31 @@ from numpy.typing import ArrayLike
 
 from icqr import metrics
 from icqr._messages import progress, step
-from icqr._predicting import IntervalRegressor
-from icqr._rules import value_rule, words
-from icqr._tables import FloatArray, IntArray, as_table
-from icqr.auditing.findings import (
+from icqr._rules import words
+from icqr._tables import IntArray
+from icqr.auditing.audited import Audited, Groups, Intervals, prepare
+from icqr.auditing.findings import Written, overall_sentence, plain, promise, records, region_sentence
+from icqr.auditing.regions import find_regions, searched_columns, slab_words
+from icqr.auditing.verdicts import (
     CONFIDENCE,
     ERROR_RATE,
+    FOUND,
+    GIVEN,
     OVER,
+    SURE,
     UNDER,
-    Written,
+    definitions,
     judge,
-    overall_sentence,
-    plain,
-    promise,
-    records,
-    region_sentence,
     tolerance,
 )
-from icqr.auditing.regions import find_regions, searched_columns, slab_words
 from icqr.metrics import WorstSlab
-from icqr.metrics.marginal import CheckedRows, check_rows, check_share, check_whole_number
+from icqr.metrics.marginal import check_whole_number
 
 #: Version of the written form, see auditing/schema.json.
 FORMAT = "icqr-audit/1"
-#: The rows that judge a region: of one that was given, and of one that was found.
-GIVEN, FOUND = "all rows", "the half not searched"
 #: Columns of the table of regions. Those from `group` on are known of a model's groups only.
 REGION_COLUMNS = [
-    *("region", "kind", "basis", "n", "coverage", "coverage_lower", "coverage_upper", "verdict", "p_value"),
+    *("region", "kind", "basis", "n", "coverage", "coverage_lower", "coverage_upper", "confidence", "verdict"),
     *("mean_width", "median_width"),
     *("group", "calibration_rows", "band_lower", "band_upper", "within_band", "guarantee"),
 ]
@@ -52,19 +48,6 @@ FEWEST_TO_SEARCH = 100
 MOST_FOR_RISK, FEWEST_FOR_RISK, CELLS_FOR_RISK = 20_000, 5_000, 2_000_000
 #: Forms and parts of the excess risk, see :func:`icqr.metrics.excess_risk`.
 RISKS = ["l1", "l1_under", "l1_over", "squared", "squared_under", "squared_over"]
-
-
-class IntervalModel(Protocol):
-    """A fitted model of any library that predicts intervals."""
-
-    def predict_interval(self, X: Any, /) -> Any:
-        """Return intervals in any form that :func:`as_intervals` reads."""
-
-
-#: What may be audited: a model, or bounds in any form that :func:`as_intervals` reads.
-Intervals: TypeAlias = IntervalModel | ArrayLike | Sequence[ArrayLike | None]
-#: Labels, a table of labels, or the names of columns of X.
-Groups: TypeAlias = ArrayLike | Sequence[Hashable]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,22 +93,22 @@ class Audit(Written):
     @property
     def method(self) -> str:
         """How verdicts are reached, in words."""
+        meanings = " ".join(f"{name.capitalize()}: {text}" for name, text in definitions(self.coverage).items())
         return (
             "All rows and given groups are judged on all rows. Other regions are found on one half of the rows (seed "
-            f"{self.random_state}) and judged on the other; n counts the rows that judge. Undercovers, overcovers: "
-            f"exact binomial test, Holm-adjusted, with a chance of at most {promise(ERROR_RATE)} of any false alarm in "
-            f"the whole audit. Holds: neither, and the exact {promise(CONFIDENCE)} interval reaches the promise and "
-            f"lies above {promise(self.coverage - tolerance(self.coverage))}. Intervals are of each region by itself. "
-            "All this takes rows to be independent, unseen by the model, and like those to come."
+            f"{self.random_state}) and judged on the other; n counts the rows that judge. Each region has an exact "
+            f"interval for its true coverage; the intervals are {SURE}, so the chance of any false alarm in the audit "
+            f"is at most {promise(ERROR_RATE)}. The verdict follows from the interval. {meanings} All this takes rows "
+            "to be independent, unseen by the model, and like those to come."
         )
 
     def to_frame(self) -> pd.DataFrame:
         """Return the regions, worst first.
 
-        Columns: `region` in words, its `kind`, the rows it is judged on (`basis`, `n`), `coverage` with the exact 95 %
-        interval, `verdict`, adjusted `p_value`, `mean_width`, `median_width`; of a model's groups their number `group`
-        (-1: rows of no known group), the number of `calibration_rows`, the 90 % band of the coverage these can give and
-        whether the region's interval meets it.
+        Columns: `region` in words, its `kind`, the rows it is judged on (`basis`, `n`), `coverage` with its exact
+        interval, the `confidence` of that interval by itself (all together: 95 %), `verdict`, `mean_width`,
+        `median_width`; of a model's groups their number `group` (-1: rows of no known group), the number of
+        `calibration_rows`, the 90 % band of the coverage these can give and whether the region's interval meets it.
         """
         return self.regions.copy()
 
@@ -175,12 +158,15 @@ def audit(
     2. Other regions are *found* on one half of the rows: bins and values of each column, bins of the interval's width
        and centre, the leaves of a shallow tree on "covered", the worst slab. The 20 at most whose coverage looks
        furthest from the promise are *judged* on the other half.
-    3. Exact binomial tests, Holm-adjusted: the chance that an audit of intervals that keep their promise in every
-       region raises any alarm is at most 5 %. Steps 1 and 2 get half of that each.
-    4. A region *holds* if it gives no alarm and its exact 95 % interval reaches the promise and ends at most 5 points
-       (half the promised misses, if that is less) below it. If rows are too few for that, the verdict says so.
-    5. Of a model's groups it is also said whether the distance from the promise is within what their number of
-       calibration rows can give (90 % of calibrations).
+    3. Each region has an exact (Clopper-Pearson) interval for its true coverage. The intervals are wide enough for all
+       regions together: the chance that any of them misses is at most 5 %. All rows, the given groups and the found
+       regions get an equal share of that.
+    4. The verdict follows from that interval and nothing else: *undercovers* if all of it is below the promise,
+       *overcovers* if all of it is above. If it contains the promise, the region *holds* when the interval ends at most
+       5 points (half the promised misses, if that is less) below the promise and is at most twice as wide; otherwise
+       there are *too few rows to tell*.
+    5. For the groups of a model it is known which coverage its number of calibration rows gives (90 % of calibrations).
+       An interval that leaves out the promise but overlaps that range is *within calibration luck*.
 
     Parameters
     ----------
@@ -215,187 +201,59 @@ def audit(
     >>> y = rng.normal(scale=np.where(X["hr"] <= 6, 1.5, 1.0))
     >>> result = audit(y, np.full((4000, 2), [-1.645, 1.645]), X, coverage=0.9)
     >>> print(result.findings[0])
-    Rows with hr ≤ 6: 7... % of 5... covered, 90 % promised; the true value is very likely between 7... % and 7... %.
+    Rows with hr ≤ 6: 7... % of 5... covered, 90 % promised; the true value is very likely between 6... % and 8... %.
     """
+    seed = check_whole_number("random_state", random_state, 0)
     with progress(verbose, "audit", n_steps=2):
-        return audit_rows(prepare(y, intervals, X, groups, coverage), random_state, with_excess_risk)
-
-
-# -- What is audited --------------------------------------------------------------------------------------
-
-
-class Grouping(NamedTuple):
-    """Groups that were not chosen by looking at coverage: a code per row, and a row of `table` per code."""
-
-    codes: IntArray
-    table: pd.DataFrame
-
-
-@dataclass(frozen=True, eq=False)
-class Audited:
-    """Checked rows with what is promised for them.
-
-    `X` is a DataFrame with text as column names, `prediction` a model's. `whole` is what is known of all rows together,
-    by columns of the table of regions: a model with a single group has a band.
-    """
-
-    rows: CheckedRows
-    intervals: FloatArray
-    coverage: float
-    X: pd.DataFrame | None
-    groupings: list[Grouping]
-    whole: dict[str, Any]
-    prediction: FloatArray | None = None
-
-
-def prepare(
-    y: ArrayLike, intervals: Intervals, X: ArrayLike | None, groups: Groups | None, coverage: float | None
-) -> Audited:
-    """Return the arguments of :func:`audit` in one form, or say what is wrong with them."""
-    check_not_swapped(y)
-    model_groups, prediction = None, None
-    if not hasattr(intervals, "predict_interval"):
-        bounds = as_intervals(intervals, len(np.asarray(y)))
-    elif X is None:
-        model = type(intervals).__name__
-        raise ValueError(f"X must be given with a model ({model}), got None; give the rows to predict")
-    elif isinstance(intervals, IntervalRegressor):
-        # A model of ours knows its coverage and its groups.
-        coverage = intervals.certificate(coverage).coverage
-        explained = intervals.explain(X, coverage)
-        bounds, prediction = explained[["lower", "upper"]].to_numpy(), explained["median"].to_numpy()
-        model_groups = _model_groups(intervals, coverage, explained["group"].to_numpy())
-    else:
-        bounds = as_intervals(intervals.predict_interval(X), len(np.asarray(y)))
-
-    if coverage is None:
-        raise ValueError(
-            "coverage must be given with intervals from elsewhere, got None; say what they promise, for example "
-            "coverage=0.9 (a fitted icqr model knows its own)"
-        )
-    level, rows = check_share("coverage", coverage), check_rows(y, bounds)
-    table = None if X is None else _named(X)
-    if table is not None and len(table) != len(rows.y):
-        raise ValueError(f"X must have {len(rows.y)} rows, one per row of y, got {len(table)}")
-
-    # The only group of a model is all rows. Groups that are both the user's and the model's are judged once.
-    whole: dict[str, Any] = {}
-    groupings = [] if groups is None else _user_groups(groups, table, len(rows.y))
-    if model_groups is not None and len(model_groups.table) == 1:
-        (whole,) = records(model_groups.table)
-    elif model_groups is not None:
-        codes = pd.factorize(model_groups.codes)[0]
-        groupings = [each for each in groupings if not np.array_equal(pd.factorize(each.codes)[0], codes)]
-        groupings.append(model_groups)
-    whole = {**whole, "region": "all rows", "kind": "all rows", "group": None}
-    return Audited(rows, bounds, level, table, groupings, whole, prediction)
-
-
-def check_not_swapped(y: Any) -> None:
-    """Say that y and X look swapped, if y is a table or the methods of a comparison."""
-    is_table = np.ndim(y) == 2 and np.shape(y)[1] > 1
-    if is_table or isinstance(y, Mapping) or hasattr(y, "predict_interval"):
-        got = f"{type(y).__name__}{f' of shape {np.shape(y)}' * is_table}"
-        raise ValueError(
-            f"y must hold one number per row, got {got}; y and X look swapped: y comes first, as in "
-            "audit(y, intervals, X), compare(y, methods, X) and report(subject, path, y, X)"
-        )
-
-
-def as_intervals(intervals: Any, n: int) -> FloatArray:
-    """Return the intervals of n rows as an (n, 2) array, whatever library they come from.
-
-    (n, 2) or (n, 2, 1) bounds (crepes, MAPIE); a table with two columns; (prediction, bounds) (MAPIE); (lower, upper);
-    (prediction, lower, upper) (puncc, whose prediction may be None or quantiles). A plain list of two pairs is taken as
-    two rows.
-    """
-    parts = intervals if isinstance(intervals, tuple | list) else [intervals]
-    bounds = intervals
-    is_list_of_rows = isinstance(intervals, list) and len(intervals) == n == 2
-    if len(parts) in (2, 3) and not is_list_of_rows:
-        is_column = [np.shape(part) in ((n,), (n, 1)) for part in parts]
-        if all(is_column[-2:]):
-            bounds = np.column_stack([np.ravel(part) for part in parts[-2:]])
-        elif is_column[0] and len(parts) == 2:
-            bounds = parts[1]
-
-    try:
-        array = np.asarray(bounds, dtype=float)
-    except (TypeError, ValueError):  # text, or parts of different lengths
-        array = np.empty(0)
-    array = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
-    if array.shape != (n, 2):
-        shapes = ", ".join(str(np.shape(part)) for part in parts[:3])
-        raise ValueError(
-            f"intervals must hold a lower and an upper bound for each of the {n} rows of y: an (n, 2) or (n, 2, 1) "
-            "array, (lower, upper), (prediction, lower, upper), (prediction, (n, 2, 1) array) or a fitted model; "
-            f"got {type(intervals).__name__} of shape {shapes}. Of several coverages audit one at a time: "
-            "intervals[:, :, 0]"
-        )
-    return array
-
-
-def _named(X: Any) -> pd.DataFrame:
-    """Return a table as a DataFrame with text as column names; two names may be the same only as text."""
-    table = as_table(X.set_axis([str(name) for name in X.columns], axis=1) if isinstance(X, pd.DataFrame) else X)
-    if isinstance(table, pd.DataFrame):
-        return table.reset_index(drop=True)
-    return pd.DataFrame(table, columns=pd.Index([f"x{j}" for j in range(table.shape[1])]))
-
-
-def _model_groups(model: IntervalRegressor, coverage: float, labels: IntArray) -> Grouping:
-    """Return a model's groups with their rules and what their calibration can give."""
-    names = [f"group {group} ({rule})" for group, rule in enumerate(model.descriptions_["rule"])]
-    table = model.certificate(coverage).groups.rename(columns={"n": "calibration_rows"})
-    table = table.assign(region=[*names, "no known group"], kind="model group")
-    codes = np.where(labels < 0, len(table) - 1, labels).astype(np.intp)
-    # Rows of no known group are a group only where there are any.
-    return Grouping(codes, table if codes.max() == len(table) - 1 else table.iloc[:-1])
-
-
-def _user_groups(groups: Any, X: pd.DataFrame | None, n: int) -> list[Grouping]:
-    """Return a grouping for each column of labels: an array, a table, or names of columns of X."""
-    # A table of labels, whatever was given. A list as long as X has rows holds labels, a shorter one names.
-    if isinstance(groups, str):
-        if X is None or groups not in X.columns:
-            raise ValueError(f"groups must be labels or the name of a column of X, got {groups!r}, which X lacks")
-        groups = X[[groups]]
-    elif X is not None and isinstance(groups, list) and len(groups) < n and set(map(str, groups)) <= {*X.columns}:
-        groups = X[[str(name) for name in groups]]
-    if np.ndim(groups) == 1:
-        name = getattr(groups, "name", None) or "group"
-        groups = pd.Series(np.asarray(groups), name=name, dtype=object).to_frame()
-    labels = _named(groups)
-    if len(labels) != n:
-        raise ValueError(f"groups must have {n} labels, one per row of y, got {len(labels)}")
-
-    groupings = []
-    for name in labels.columns:
-        # By their text, as they are shown: 1 and "1" are one group.
-        texts = labels[name].astype(object).map(str, na_action="ignore")
-        codes, values = pd.factorize(texts, sort=False, use_na_sentinel=False)
-        table = pd.DataFrame({"region": [value_rule(name, value) for value in values], "kind": "group"})
-        groupings.append(Grouping(codes.astype(np.intp), table))
-    return groupings
+        audited = prepare(y, intervals, X, groups, coverage)
+        return audit_rows(audited, find(audited, seed), seed, with_excess_risk)
 
 
 # -- The audit -------------------------------------------------------------------------------------------
 
 
-def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> Audit:
-    """Audit rows that are in one form already, see :func:`audit`."""
-    seed, coverage, rows = check_whole_number("random_state", random_state, 0), audited.coverage, audited.rows
-    step("measures")
-    slab = None
-    if audited.X is not None and len(rows.y) >= FEWEST_TO_SEARCH:
-        with suppress(ValueError):  # no column varies
-            slab = metrics.worst_slab_coverage(
-                rows.y, audited.intervals, audited.X, n_directions=200, random_state=seed
-            )
-    strata = metrics.size_stratified_coverage(rows.y, audited.intervals)
-    numbers = _numbers(audited, strata, slab) | _risk_numbers(audited, seed, with_excess_risk)
+class Found(NamedTuple):
+    """What was found on one half of the rows: the worst slab, and regions with their rows in the other half."""
+
+    slab: WorstSlab | None
+    regions: list[tuple[dict[str, Any], IntArray]]
+
+
+def find(audited: Audited, seed: int, method: str = "") -> Found:
+    """Find regions on one half of the rows; in a comparison they are found for a `method`, and judged for all."""
+    rows, X = audited.rows, audited.X
     step("regions")
-    regions = _judged_regions(audited, slab, seed)
+    if len(rows.y) < FEWEST_TO_SEARCH:
+        return Found(None, [])
+    slab, regions = None, []
+    if X is not None:
+        with suppress(ValueError):  # no column varies
+            slab = metrics.worst_slab_coverage(rows.y, audited.intervals, X, n_directions=200, random_state=seed)
+        if slab is not None and (math.isfinite(slab.lower) or math.isfinite(slab.upper)):
+            regions = [({"region": slab_words(slab, X), "kind": "worst slab"}, slab.rows.astype(np.intp))]
+
+    # The halves that `worst_slab_coverage` draws from the same seed, so that its slab, too, is found on the one and
+    # judged on the other. A region whose rows are all rows of one group is judged anyway.
+    search, judging = map(np.sort, np.array_split(np.random.default_rng(seed).permutation(len(rows.y)), 2))
+    columns, values = searched_columns(X, rows.lower, rows.upper, method)
+    judged_anyway = [
+        grouping.codes[judging] for grouping in audited.groupings if not (method and grouping.is_of_a_model)
+    ]
+    for region in find_regions(columns, values[search], rows.covered[search], audited.coverage):
+        inside = region.mask(values[judging])
+        if not any(inside.any() and np.array_equal(inside, codes == codes[inside][0]) for codes in judged_anyway):
+            regions.append(({"region": words(region.rule, columns), "kind": region.kind}, judging[inside]))
+    return Found(slab, regions)
+
+
+def audit_rows(audited: Audited, found: Found, seed: int, with_excess_risk: bool) -> Audit:
+    """Audit rows that are in one form already, see :func:`audit`."""
+    step("measures")
+    coverage, rows = audited.coverage, audited.rows
+    regions = _judged_regions(audited, found)
+    strata = metrics.size_stratified_coverage(rows.y, audited.intervals)
+    (whole,) = records(regions[regions["kind"] == "all rows"])
+    numbers = _numbers(audited, strata, found.slab, whole) | _risk_numbers(audited, seed, with_excess_risk)
 
     # That some intervals are infinite is worth a sentence, unless it was asked for: a bound on one side.
     infinite = []
@@ -410,13 +268,12 @@ def audit_rows(audited: Audited, random_state: int, with_excess_risk: bool) -> A
     findings = [region_sentence(row, coverage) for row in records(alarms[alarms["kind"] != "all rows"])]
     summary = overall_sentence(regions, coverage)
     last = [summary, *infinite] if (alarms["kind"] == "all rows").any() else [*infinite, summary]
-    return Audit(coverage, numbers, regions, summary, (*findings, *last), strata, slab, seed)
+    return Audit(coverage, numbers, regions, summary, (*findings, *last), strata, found.slab, seed)
 
 
-def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> dict[str, float]:
+def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None, whole: dict[str, Any]) -> dict[str, float]:
     """Return the measures over all rows but the excess risk; NaN where there is nothing to compute one from."""
-    y, bounds, covered, width = audited.rows.y, audited.intervals, audited.rows.covered, audited.rows.width
-    low, high = metrics.binomial_interval(covered.sum(), len(y), confidence=CONFIDENCE)
+    y, bounds, width = audited.rows.y, audited.intervals, audited.rows.width
     widths = metrics.width_summary(y, bounds)
 
     gap = weighted_gap = math.nan
@@ -427,9 +284,7 @@ def _numbers(audited: Audited, strata: pd.DataFrame, slab: WorstSlab | None) -> 
 
     numbers = {
         "n": len(y),
-        "coverage": covered.mean(),
-        "coverage_lower": low,
-        "coverage_upper": high,
+        **{name: whole[name] for name in ("coverage", "coverage_lower", "coverage_upper")},
         "mean_width": width.mean(),
         "median_width": np.median(width),
         **{f"finite_width_{name.lower()}": widths[name] for name in widths.index[:-2]},
@@ -461,7 +316,7 @@ def _risk_numbers(audited: Audited, seed: int, with_excess_risk: bool) -> dict[s
     return values | {f"excess_risk_{form}_error": float(risk["standard_error"][form]) for form in RISKS}
 
 
-def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.DataFrame:
+def _judged_regions(audited: Audited, found: Found) -> pd.DataFrame:
     """Return the table of regions with their verdicts, worst first."""
     # Each region: what is known of it, the rows that judge it, and what these are called.
     n = len(audited.rows.y)
@@ -470,8 +325,7 @@ def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.D
         rows_of_code = pd.Series(grouping.codes).groupby(grouping.codes).indices
         known = enumerate(records(grouping.table))
         regions += [(facts, np.asarray(rows_of_code[code]), GIVEN) for code, facts in known if code in rows_of_code]
-    if n >= FEWEST_TO_SEARCH:
-        regions += [(facts, rows, FOUND) for facts, rows in _found_regions(audited, slab, seed)]
+    regions += [(facts, rows, FOUND) for facts, rows in found.regions]
 
     table = []
     for facts, rows, basis in regions:
@@ -479,22 +333,6 @@ def _judged_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> pd.D
         counts = {"n": len(rows), "covered": int(audited.rows.covered[rows].sum())}
         widths = {"mean_width": width.mean(), "median_width": width.median()}
         table.append({**facts, "basis": basis, **counts, **widths})
-    judged = judge(pd.DataFrame(table).reindex(columns=[*REGION_COLUMNS, "covered"]), audited.coverage)
+    columns = pd.DataFrame(table).reindex(columns=[*REGION_COLUMNS, "covered"])
+    judged = judge(columns, audited.coverage, searched=n >= FEWEST_TO_SEARCH)
     return judged[REGION_COLUMNS].astype({"group": "Int64", "calibration_rows": "Int64"})
-
-
-def _found_regions(audited: Audited, slab: WorstSlab | None, seed: int) -> Iterator[tuple[dict[str, Any], IntArray]]:
-    """Find regions on one half of the rows; return their words and kind, and their rows in the other half."""
-    # The halves that `worst_slab_coverage` draws from the same seed, so that its slab, too, is found on the one and
-    # judged on the other.
-    rows = audited.rows
-    search, judging = map(np.sort, np.array_split(np.random.default_rng(seed).permutation(len(rows.y)), 2))
-    columns, values = searched_columns(audited.X, rows.lower, rows.upper)
-    group_codes = [grouping.codes[judging] for grouping in audited.groupings]
-    for region in find_regions(columns, values[search], rows.covered[search], audited.coverage):
-        inside = region.mask(values[judging])
-        # A region whose rows are all rows of one group is judged anyway.
-        if not any(inside.any() and np.array_equal(inside, codes == codes[inside][0]) for codes in group_codes):
-            yield {"region": words(region.rule, columns), "kind": region.kind}, judging[inside]
-    if slab is not None and audited.X is not None and (math.isfinite(slab.lower) or math.isfinite(slab.upper)):
-        yield {"region": slab_words(slab, audited.X), "kind": "worst slab"}, slab.rows.astype(np.intp)

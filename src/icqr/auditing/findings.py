@@ -1,4 +1,4 @@
-"""Verdicts on many regions at once, with a stated chance of any false alarm; findings as sentences and as JSON."""
+"""Findings as sentences, and the written forms: JSON, Markdown, HTML."""
 
 from __future__ import annotations
 
@@ -10,21 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
-from scipy import stats
 
 from icqr._notebook import foldable, sentences, shown
 from icqr._sheet import Sheet, markdown
-from icqr._tables import FloatArray
 from icqr.auditing.regions import SLAB
-from icqr.metrics import binomial_interval
+from icqr.auditing.verdicts import HOLDS, LUCK, OVER, UNDER, UNKNOWN, digits, looked_at
 
-#: Chance of any false alarm, "undercovers" or "overcovers", in one audit.
-ERROR_RATE = 0.05
-#: Confidence of each region's exact interval, by itself.
-CONFIDENCE = 0.95
-UNDER, OVER, HOLDS, UNKNOWN = "undercovers", "overcovers", "holds", "too few rows to tell"
-#: How a verdict on all rows is put in a sentence.
+#: How a verdict on all rows is put in a sentence; what calibration luck explains has words of its own.
 OVERALL = {
     HOLDS: "the promise holds on average",
     UNDER: "the promise is broken on average",
@@ -35,71 +27,10 @@ OVERALL = {
 COUNTED = {
     UNDER: ("undercovers", "undercover"),
     OVER: ("overcovers", "overcover"),
+    LUCK: ("is within calibration luck", "are within calibration luck"),
     HOLDS: ("holds", "hold"),
     UNKNOWN: ("has too few rows to tell", "have too few rows to tell"),
 }
-
-# -- Verdicts --------------------------------------------------------------------------------------------
-
-
-def tolerance(coverage: float) -> float:
-    """Return the shortfall up to which a promise counts as kept: 5 points, but at most half the promised misses."""
-    return min(0.05, (1 - coverage) / 2)
-
-
-def holm(p_values: ArrayLike) -> FloatArray:
-    """Return Holm's adjusted p-values: rejecting those ≤ α keeps the chance of any false rejection ≤ α.
-
-    No independence is needed.
-
-    References
-    ----------
-    Holm (1979), *Scandinavian Journal of Statistics* 6, 65–70.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    p = np.asarray(p_values, dtype=float)
-    order = np.argsort(p, kind="stable")
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    return np.asarray(np.minimum(adjusted, 1.0))
-
-
-def judge(regions: pd.DataFrame, coverage: float) -> pd.DataFrame:
-    """Judge regions, a row each with `kind`, `n`, `covered` (a count), `basis` and a band, and put the worst first.
-
-    Regions with the same `basis` are one family: those given beforehand, judged on all rows, and those found on one
-    half of the rows, judged on the other. Holm's adjustment is made within each family, and each gets an equal share of
-    `ERROR_RATE`. (One Holm step over both would not be exact: how many regions are found depends on rows that also
-    judge the given ones.)
-    """
-    covered, n = regions["covered"].to_numpy(), regions["n"].to_numpy()
-    share = regions["covered"] / regions["n"].replace(0, np.nan)
-    low, high = binomial_interval(covered, n, confidence=CONFIDENCE)
-
-    # "The true coverage is the promised one": twice the smaller tail.
-    tails = np.minimum(stats.binom.cdf(covered, n, coverage), stats.binom.sf(covered - 1, n, coverage))
-    raw = pd.Series(np.minimum(2 * tails, 1.0), index=regions.index).groupby(regions["basis"])
-    p_value = np.minimum(raw.transform(holm) * raw.ngroups, 1.0)
-    alarm, kept = p_value <= ERROR_RATE, (low >= coverage - tolerance(coverage)) & (high >= coverage)
-    verdict = np.select([alarm & (share < coverage), alarm, kept], [UNDER, OVER, HOLDS], default=UNKNOWN)
-
-    # Whether the exact interval meets the band of what calibration can give; None where there is no band.
-    band_low, band_high = regions["band_lower"].astype(float), regions["band_upper"].astype(float)
-    meets = pd.Series((low <= band_high) & (high >= band_low), dtype=object)
-    judged = regions.assign(coverage=share, coverage_lower=low, coverage_upper=high, p_value=p_value, verdict=verdict)
-    judged["within_band"] = meets.where(band_low.notna(), None)
-
-    # The worst verdict first; then the region that is at least furthest from the promise, by its interval's nearer
-    # end. A slab, which is hard to read, comes after the regions with the same verdict.
-    severity = pd.Series(verdict).map({UNDER: 0, OVER: 1, UNKNOWN: 2, HOLDS: 3})
-    nearer = np.where(verdict == OVER, -low, high)
-    order = np.lexsort((share.fillna(1.0), nearer, regions["kind"] == "worst slab", severity))
-    return judged.iloc[order].reset_index(drop=True)
-
 
 # -- Sentences -------------------------------------------------------------------------------------------
 
@@ -132,46 +63,61 @@ def region_sentence(region: dict[str, Any], coverage: float) -> str:
     name = rows_of(region)
     return (
         f"{name[:1].upper()}{name[1:]}: {percent(region['coverage'])} of {region['n']:,} covered, {promise(coverage)} "
-        f"promised; the true value is very likely between {percent(region['coverage_lower'])} and "
-        f"{percent(region['coverage_upper'])}{_explanation(region)}."
+        f"promised; the true value is very likely {between(region, coverage)}{_explanation(region, coverage)}."
     )
 
 
-def _explanation(region: dict[str, Any]) -> str:
-    """Return whether the number of calibration rows explains the distance, or that nothing was promised."""
+def between(region: dict[str, Any], coverage: float, what: str = "coverage") -> str:
+    """Return an interval in words, with the digits that it is judged by: "between 87.9 % and 89.3 %"."""
+    low, high = (percent(region[f"{what}_{end}"], digits(coverage)) for end in ("lower", "upper"))
+    return f"between {low} and {high}"
+
+
+def _explanation(region: dict[str, Any], coverage: float) -> str:
+    """Return whether the number of calibration rows explains a miss, if it is known, or that nothing was promised."""
+    if region["verdict"] not in (UNDER, OVER, LUCK):
+        return ""
     if str(region["guarantee"]).startswith("none"):
         return f"; the model promises nothing here {str(region['guarantee']).removeprefix('none ')}"
     if region["within_band"] is None:
         return ""
-    band = f"{percent(region['band_lower'])} to {percent(region['band_upper'])} in nine of ten calibrations"
-    rows = f"{int(region['calibration_rows']):,} calibration rows"
-    if region["within_band"]:
-        return f", which {rows} can give ({band})"
-    return f", which the luck of {rows} does not explain ({band})"
+    rows = int(region["calibration_rows"])
+    given = f"with {rows:,} calibration rows nine of ten calibrations give {between(region, coverage, 'band')}"
+    luck = "this is within calibration luck" if region["verdict"] == LUCK else "calibration luck does not explain it"
+    return f"; {given}, so {luck}"
 
 
 def overall_sentence(regions: pd.DataFrame, coverage: float) -> str:
     """Return how it is on average, and in how many of the regions looked at."""
-    whole = regions["kind"] == "all rows"
+    whole, own = regions["kind"] == "all rows", regions["kind"] == "model group"
     (row,) = records(regions[whole])
-    average = (
+    start = (
         f"Over all {row['n']:,} rows {percent(row['coverage'])} are covered, {promise(coverage)} promised, and the "
-        f"true value is very likely between {percent(row['coverage_lower'])} and {percent(row['coverage_upper'])}: "
-        f"{OVERALL[row['verdict']]}{_explanation(row) if row['verdict'] in (UNDER, OVER) else ''}."
+        f"true value is very likely {between(row, coverage)}"
     )
+    said = f": {OVERALL[row['verdict']]}" if row["verdict"] in OVERALL else ""
+    average = f"{start}{said}{_explanation(row, coverage)}."
 
-    counts = regions.loc[~whole, "verdict"].value_counts()
-    total = f"the {counts.sum():,} regions looked at"
+    # The model's own groups are counted by themselves: in a comparison the other regions are the same for all.
+    parts = [
+        _counts_sentence(looked_at(regions)["verdict"], "region looked at"),
+        _counts_sentence(regions.loc[own, "verdict"], "group of the model"),
+    ]
+    return " ".join([average, *filter(None, parts)]) if any(parts) else f"{average} No regions were looked at."
+
+
+def _counts_sentence(verdicts: pd.Series[Any], name: str) -> str:
+    """Return how many regions of a kind have which verdict; nothing, if there are none."""
+    counts, n = verdicts.value_counts(), len(verdicts)
     parts = [f"{counts[key]:,} {words[int(counts[key] > 1)]}" for key, words in COUNTED.items() if key in counts]
-    if not len(counts):
-        rest = "No regions were looked at."
-    elif counts.sum() == 1:
-        rest = f"The one region looked at {COUNTED[counts.index[0]][0]}."
-    elif UNDER in counts or OVER in counts:
-        rest = f"Of {total}, {listed(parts)}."
-    else:
-        rest = f"In none of {total} is the promise shown to be broken: {listed(parts)}."
-    return f"{average} {rest}"
+    several = name.replace("region", "regions").replace("group", "groups")
+    if not n:
+        return ""
+    if n == 1:
+        return f"The one {name} {COUNTED[counts.index[0]][0]}."
+    if UNDER in counts or OVER in counts:
+        return f"Of the {n:,} {several}, {listed(parts)}."
+    return f"In none of the {n:,} {several} is the promise shown to be broken: {listed(parts)}."
 
 
 # -- Written forms ---------------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ LARGEST_OVERLAP = 0.7
 N_BINS, MOST_CUTS, MOST_LEVELS = 5, 32, 20
 #: Limits in rules have at least this many significant digits.
 DIGITS = 2
+#: What rules may use besides the columns of X.
+WIDTH, CENTRE = "interval width", "interval centre"
 #: How the name of a slab across many columns begins.
 SLAB = "a slab across "
 
@@ -56,14 +58,20 @@ class Region(NamedTuple):
 # -- What is searched ------------------------------------------------------------------------------------
 
 
-def searched_columns(X: pd.DataFrame | None, lower: FloatArray, upper: FloatArray) -> tuple[list[Column], FloatArray]:
-    """Return the columns that rules may use, and their values: X, the interval's width and centre (or only bound)."""
+def searched_columns(
+    X: pd.DataFrame | None, lower: FloatArray, upper: FloatArray, method: str = ""
+) -> tuple[list[Column], FloatArray]:
+    """Return the columns that rules may use, and their values: X, the interval's width and centre (or only bound).
+
+    Among several methods the names of the last two say whose intervals they are of.
+    """
+    of = f" of {method}" if method else ""
     pairs = [] if X is None else [_column(X[name]) for name in X.columns]
     with np.errstate(over="ignore", invalid="ignore"):
         middle = lower / 2 + upper / 2
         centre = np.where(np.isinf(lower), upper, np.where(np.isinf(upper), lower, middle))
         centre = np.where(np.isinf(centre), np.nan, centre)
-        pairs += [(Column("interval width"), equal_widths(lower, upper)), (Column("interval centre"), centre)]
+        pairs += [(Column(f"{WIDTH}{of}"), equal_widths(lower, upper)), (Column(f"{CENTRE}{of}"), centre)]
     return [column for column, _ in pairs], np.column_stack([values for _, values in pairs])
 
 
@@ -185,7 +193,7 @@ def _candidates(columns: Sequence[Column], values: FloatArray, covered: BoolArra
             splits += levels[:1] if len(column.levels) == 2 else levels  # one of two values says it all
         elif len(distinct) > 1:
             cuts, bins = _cuts_and_bins(place, known, distinct)
-            kind = column.name if column.name.startswith("interval ") else "feature bin"
+            kind = next((name for name in (WIDTH, CENTRE) if column.name.startswith(name)), "feature bin")
             regions += [Region((condition,), kind) for condition in bins]
             splits.append(cuts)
         if len(known) < len(values):

@@ -81,8 +81,8 @@ def compare(
     """Compare AutoICQR with Naive, QR, CQR and ICQR on your data, and write a report.
 
     Half of the rows train, a quarter calibrates; on the last quarter the methods are compared (the paper's split, drawn
-    at random). Naive, QR, CQR and ICQR share one quantile model; AutoICQR has the same rows and fits its own. Without
-    DATA, built-in data are used.
+    at random). QR, CQR and ICQR share one quantile model; Naive and AutoICQR have the same rows and fit their own.
+    Without DATA, built-in data are used.
     """
     from icqr.auditing.findings import as_json
     from icqr.cli import judging, models

@@ -20,6 +20,7 @@ from icqr._predicting import IntervalRegressor
 from icqr._rows import Rows, check_target
 from icqr._sheet import Column, Sheet
 from icqr.auditing import Audit, Comparison, audit, compare
+from icqr.auditing.verdicts import SURE
 from icqr.calibration import quantile_levels
 from icqr.cli.console import Show, listed_names, note, say, say_sheet
 from icqr.cli.models import METHODS, check_destination, make_method, written_by_predict
@@ -138,26 +139,38 @@ def say_comparison(summary: dict[str, Any], findings: Sequence[str], report_path
     say()
     # As many columns as a terminal has room for; the report has more.
     numbers = tables_of(summary)["methods"].select(_MAIN_NUMBERS)
-    say_sheet(replace(numbers, note="Falls short in: regions shown to cover less than promised, of those looked at."))
+    say_sheet(replace(numbers, note=_notes(summary)))
     for remark in summary["remarks"]:
         say(remark)
     seconds = ", ".join(f"{name} {value:,.1f}" for name, value in summary["seconds"].items())
     say(f"Seconds to fit: {seconds} (the model that QR, CQR and ICQR share is counted in each).")
     say()
-    if "groups" in summary:
+    if "coverage_by_group" in summary:
         say_sheet(_coverage_by_group(summary), most=_MOST_GROUPS)
     say("Findings", "bold")
     for sentence in findings:
         say(f"- {sentence}")
+    say()
+    say(summary["answer"], "bold")
     if report_path is not None:
         say()
         say(f"Report: {report_path} (open it in a browser)")
 
 
+def _notes(summary: dict[str, Any]) -> str:
+    """Say what the columns of the table of methods mean, and each verdict that is in it."""
+    verdicts = {method["verdict"] for method in summary["methods"]}
+    meanings = [f"{name.capitalize()}: {text}" for name, text in summary["verdicts"].items() if name in verdicts]
+    interval = f"95 % interval: the true coverage, {SURE}."
+    return " ".join(
+        [*meanings, interval, "Falls short in: regions that undercover; all methods are judged in the same."]
+    )
+
+
 def _coverage_by_group(summary: dict[str, Any]) -> Sheet:
     """Return what each method covers in the groups of the one shown in detail, with the groups' rules."""
     sheets = tables_of(summary)
-    rules = {row[0].text: row[1] for row in sheets["groups"].rows}
+    rules = {row[0].text: row[1] for row in sheets["groups"].rows} if "groups" in sheets else {}
     names = [method["method"] for method in summary["methods"]]
     coverage = sheets["coverage_by_group"].select(["Group", "Rows", *names])
     columns, rows = [*coverage.columns], coverage.rows

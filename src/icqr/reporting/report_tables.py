@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from icqr._rules import LEAST_FIDELITY
 from icqr._sheet import MISSING, Cell, Column, Sheet, aligned, cell, share, span
-from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, promise
+from icqr.auditing.findings import promise
+from icqr.auditing.verdicts import HOLDS, LUCK, OVER, SURE, UNDER, UNKNOWN
 from icqr.calibration import INFINITE, POOLED, REFUSED
 from icqr.cross import CROSS, CROSS_APPROXIMATE
 
@@ -28,10 +29,7 @@ SELECTION_RULE = (
     "Of the partitions whose loss is above the lowest by no more than its standard error, the one with the most groups "
     "is taken, as coverage is promised in each group; K-means clusters only where no other is as good."
 )
-REGIONS_NOTE = (
-    "Each interval is of a region by itself. A verdict allows for the number of regions that were looked at: among "
-    "many, a few intervals leave out the promise by chance."
-)
+REGIONS_NOTE = f"The intervals are {SURE}, and each verdict follows from the interval beside it."
 DIFFICULTY = (
     "Difficulty is how far a row's bounds are likely to miss before calibration, predicted from its columns; a rule "
     "says which rows are mostly in the group."
@@ -88,7 +86,7 @@ def _sheet(
 
 def verdict_cell(verdict: str) -> Cell:
     """Return a verdict with its tone; it is sorted with the worst first."""
-    tones = {UNDER: "under", OVER: "over", HOLDS: "holds", UNKNOWN: "unknown"}
+    tones = {UNDER: "under", OVER: "over", LUCK: "luck", UNKNOWN: "unknown", HOLDS: "holds"}
     return Cell("too few rows" if verdict == UNKNOWN else verdict, list(tones).index(verdict), tones[verdict])
 
 
@@ -113,10 +111,13 @@ def _method_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
         Head("Method", "method"),
         Head("On average", "verdict", verdict_cell, "Whether the promise holds over all rows."),
         Head("Covered", "coverage", share, "Share of rows whose interval holds what happened."),
-        Head("95 % interval", EXACT_INTERVAL, span, "What the true share covered very likely is (exact interval)."),
+        Head("95 % interval", EXACT_INTERVAL, span, f"What the true share covered very likely is ({SURE})."),
         Head("By group", "lowest_group highest_group", span, "Lowest and highest share covered in the groups below."),
         Head(
-            "Falls short in", "undercovers regions", counted, "Regions shown to cover too little, of those looked at."
+            "Falls short in",
+            "undercovers regions",
+            counted,
+            "Regions shown to cover too little, of those looked at; the same for all methods.",
         ),
         Head("Mean width", "mean_width", aligned, "In units of the target; of two that hold, the narrower says more."),
         Head("Interval score", "interval_score", aligned, "Width plus a penalty for misses (Winkler); less is better."),
@@ -186,7 +187,7 @@ def _coverage_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
         covered = {f"method-{j}": group["methods"].get(name, {}).get("coverage") for j, name in enumerate(methods)}
         entries.append({**group, **group["methods"][main], **covered})
 
-    interval = "What the true share covered by the method in detail very likely is (exact interval)."
+    interval = f"What the true share covered by the method in detail very likely is ({SURE})."
     heads = [Head("Group", "name"), Head("Rows", "n")]
     heads += [Head(name if several else "Covered", f"method-{j}", share) for j, name in enumerate(methods)]
     heads += [
@@ -214,7 +215,7 @@ def _audit_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
         Head("Found as", "kind"),
         Head("Rows", "n"),
         Head("Covered", "coverage", share),
-        Head("95 % interval", EXACT_INTERVAL, span, "Exact, of each region by itself."),
+        Head("95 % interval", EXACT_INTERVAL, span, f"Exact, {SURE}."),
         Head("Verdict", "verdict", verdict_cell, "With a chance of at most 5 % of any false alarm in the whole audit."),
         Head("Mean width", "mean_width", aligned),
     ]

@@ -17,9 +17,10 @@ from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
 from icqr._tables import IntArray, Table, as_table
 from icqr.auditing import Audit, Comparison
-from icqr.auditing.audits import Audited, check_not_swapped, prepare
+from icqr.auditing.audited import Audited, check_not_swapped, prepare
 from icqr.auditing.comparison import compare_rows, named_methods
-from icqr.auditing.findings import HOLDS, OVER, UNDER, UNKNOWN, listed, percent, plain, promise, records, rows_of
+from icqr.auditing.findings import listed, percent, plain, promise, records, rows_of
+from icqr.auditing.verdicts import HOLDS, LUCK, OVER, UNDER, UNKNOWN, definitions, looked_at
 from icqr.cross import CrossCertificate
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
@@ -39,7 +40,8 @@ FORMAT = "icqr-report/1"
 STATUS_WORDS = {
     "holds": "The promise holds",
     "cautious": "More is covered than promised",
-    "partly": "Holds on average, not everywhere",
+    "luck": "Within calibration luck",
+    "partly": "Falls short in some regions",
     "unknown": "Too few rows to tell",
     "broken": "The promise is broken",
     "unchecked": "Not checked yet",
@@ -52,6 +54,11 @@ METHOD_NUMBERS = (
 #: What is known of a group, and of each method in it.
 GROUP_FACTS = ("kind", "n", "verdict", "calibration_rows", "band_lower", "band_upper", "within_band", "guarantee")
 GROUP_NUMBERS = ("coverage", "coverage_lower", "coverage_upper", "mean_width")
+#: How the headline says which methods have a verdict over all rows, where no verb does.
+OTHERWISE = {
+    LUCK: "the difference is within calibration luck for",
+    UNKNOWN: "there are too few rows to tell for",
+}
 WIDTHS = ("min", "q1", "median", "q3", "max", "mean", "std")
 
 
@@ -80,11 +87,11 @@ def summarize(
     -------
     dict
         Always: `format`, `title`, `made`, `promised`, `verdict` (`sentence`, `status`), `in_detail` (the method that
-        groups, importance and pictures are of), `computed`. Of checked rows: `methods` (the main
-        numbers of each), `findings`, `audits`, `widths`; of several methods `differences` and `remarks` (sentences on
-        methods that are fitted in a way of their own); of groups `coverage_by_group`; of a model `groups`,
-        `importance` and `importance_sentence`, `choice_of_k`; of each model that chose its partition, `selection`.
-        `seconds`, if given.
+        groups, importance and pictures are of: of several, the one to use), `computed`. Of checked rows: `verdicts`
+        (what each one means), `methods` (the main numbers of each), `findings`, `audits`, `widths`; of several methods
+        `answer` (which one to use, why, how sure), `differences` and `remarks` (sentences on methods that are fitted in
+        a way of their own); of groups `coverage_by_group`; of a model `groups`, `importance` and `importance_sentence`,
+        `choice_of_k`; of each model that chose its partition, `selection`. `seconds`, if given.
 
     Examples
     --------
@@ -165,9 +172,8 @@ class Evidence:
 
     @property
     def main(self) -> str:
-        """The method that is shown in detail: the first model with several groups, or else the first method."""
-        grouped = (name for name, model in self.models.items() if model.n_groups_ > 1)
-        return next(grouped, next(iter(self.models or self.audits)))
+        """The method that is shown in detail: of several, the one to use."""
+        return next(iter(self.models or self.audits)) if self.comparison is None else self.comparison.best
 
     @property
     def model(self) -> IntervalRegressor | None:
@@ -262,21 +268,20 @@ def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverag
     if len(methods) == 1:
         return {"status": best, "sentence": _sentence(methods[0], audits[methods[0]["method"]])}
 
-    # Which methods keep the promise over all rows, and which break it.
+    # What holds over all rows, in words, and in how many of the regions that all are judged in it does not.
     kept = [entry["method"] for entry in methods if entry["verdict"] in (HOLDS, OVER)]
-    broken = [f"{entry['method']} ({percent(entry['coverage'])})" for entry in methods if entry["verdict"] == UNDER]
-    unknown = [entry["method"] for entry in methods if entry["verdict"] == UNKNOWN]
+    broken = [entry["method"] for entry in methods if entry["verdict"] == UNDER]
+    rest = {verdict: [entry["method"] for entry in methods if entry["verdict"] == verdict] for verdict in OTHERWISE}
     who = [f"{listed(kept)} {'keeps' if len(kept) == 1 else 'keep'} it"] if kept else []
     who += [f"{listed(broken)} {'breaks' if len(broken) == 1 else 'break'} it"] if broken else []
-    who += [f"there are too few rows to tell for {listed(unknown)}"] if unknown else []
-
-    # No method is called the best: each is judged in regions of its own.
-    counts = [f"{entry['undercovers'] or 'none'} of {entry['regions']} with {entry['method']}" for entry in methods]
-    looked = any(entry["regions"] for entry in methods)
-    short = f"of the regions looked at, these fall short: {listed(counts)}" if looked else "no regions were looked at"
+    who += [f"{OTHERWISE[verdict]} {listed(names)}" for verdict, names in rest.items() if names]
+    counts = [f"{entry[UNDER] or 'none'} with {entry['method']}" for entry in methods]
+    looked = methods[0]["regions"]
+    regions = "the one region" if looked == 1 else f"the {looked} regions"
+    short = f"of {regions} looked at, these fall short: {listed(counts)}" if looked else "no regions were looked at"
     return {
         "status": best,
-        "sentence": f"{promise(coverage)} is promised, and on average {listed(who)}; {short}.",
+        "sentence": f"{promise(coverage)} is promised, and over all rows {listed(who)}; {short}.",
         "methods": [name for name, status in statuses.items() if status == best],
     }
 
@@ -294,7 +299,8 @@ def _status(method: dict[str, Any]) -> str:
     """Return the key of `STATUS_WORDS` that a method has earned."""
     if method["verdict"] == UNDER:
         return "broken"
-    return "partly" if method["undercovers"] else {HOLDS: "holds", OVER: "cautious"}.get(method["verdict"], "unknown")
+    known = {HOLDS: "holds", OVER: "cautious", LUCK: "luck"}
+    return "partly" if method["undercovers"] else known.get(method["verdict"], "unknown")
 
 
 def _sentence(method: dict[str, Any], audit: Audit) -> str:
@@ -304,6 +310,7 @@ def _sentence(method: dict[str, Any], audit: Audit) -> str:
         HOLDS: "On average the promise holds" if n_short else "The intervals keep their promise",
         UNDER: "The promise is broken",
         OVER: "The intervals are wider than their promise needs",
+        LUCK: "On average the distance from the promise is within calibration luck",
     }.get(method["verdict"], "Too few rows to tell whether the promise holds")
     counted = f"{percent(method['coverage'])} of {int(method['n']):,} rows are covered"
     beginning = f"{start}: {counted}, {promise(audit.coverage)} promised"
@@ -328,7 +335,7 @@ def _checked_parts(evidence: Evidence) -> dict[str, Any]:
     """Return the parts that come from audits of rows."""
     audits, comparison = evidence.audits, evidence.comparison
     groups = _coverage_by_group(evidence) if audits else []
-    methods = [_method_entry(name, audit, groups) for name, audit in audits.items()]
+    methods = [_method_entry(name, audit, groups, len(audits) > 1) for name, audit in audits.items()]
     if not audits:
         return {"verdict": {"status": "unchecked", "sentence": _unchecked(evidence)}}
 
@@ -345,7 +352,9 @@ def _checked_parts(evidence: Evidence) -> dict[str, Any]:
         finite = {key: audit.numbers[f"finite_width_{key}"] for key in WIDTHS}
         widths.append({"method": name, **finite, "n_infinite": int(audit.numbers["n_infinite"])})
     return {
+        "answer": comparison and comparison.answer,
         "verdict": _verdict(methods, audits, evidence.coverage),
+        "verdicts": definitions(evidence.coverage),
         "methods": methods,
         "differences": comparison.differences if comparison and len(comparison.differences) else None,
         "remarks": (remarks(evidence.models) or None) if len(audits) > 1 else None,
@@ -356,10 +365,13 @@ def _checked_parts(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _method_entry(name: str, audit: Audit, groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the main numbers of a method: over all rows, in groups, and how many regions have which verdict."""
+def _method_entry(name: str, audit: Audit, groups: list[dict[str, Any]], compared: bool) -> dict[str, Any]:
+    """Return the main numbers of a method: over all rows, in groups, and how many regions have which verdict.
+
+    Of several methods the regions are those that all are judged in, without a model's own groups.
+    """
     everywhere = audit.regions["kind"] == "all rows"
-    elsewhere = audit.regions.loc[~everywhere, "verdict"]
+    elsewhere = (looked_at(audit.regions) if compared else audit.regions[~everywhere])["verdict"]
     by_group = [group["methods"][name]["coverage"] for group in groups if name in group["methods"]]
     return {
         "method": name,
@@ -368,7 +380,7 @@ def _method_entry(name: str, audit: Audit, groups: list[dict[str, Any]]) -> dict
         "lowest_group": min(by_group, default=None),
         "highest_group": max(by_group, default=None),
         "regions": len(elsewhere),
-        **{verdict: int((elsewhere == verdict).sum()) for verdict in (UNDER, OVER, HOLDS)},
+        **{verdict: int((elsewhere == verdict).sum()) for verdict in (UNDER, OVER, LUCK, UNKNOWN, HOLDS)},
     }
 
 
@@ -379,19 +391,20 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
     groups = records(regions[regions["kind"].isin(("model group", "group"))])
 
     # A group's number is the same in the whole report: a model's groups have theirs, given ones the next numbers.
-    numbers = {group["region"]: int(group["group"]) for group in groups if group["kind"] == "model group"}
-    given = sorted((group["region"] for group in groups if group["kind"] == "group"), key=_natural_order)
+    numbers = {group["region"]: int(group["group"]) for group in groups if group["group"] is not None}
+    given = sorted((group["region"] for group in groups if group["region"] not in numbers), key=_natural_order)
     numbers |= {region: number for number, region in enumerate(given, start=max(numbers.values(), default=-1) + 1)}
 
     # What each method covers: in given groups its audit says it, in the groups of the main model it is counted here.
     measured: dict[str, dict[int, dict[str, Any]]] = {}
     for name, audit in evidence.audits.items():
-        judged = records(audit.regions[audit.regions["kind"] == "group"])
-        measured[name] = {numbers[group["region"]]: group for group in judged if group["region"] in numbers}
+        measured[name] = {}
         if evidence.labels is not None:
             rows = evidence.rows[name]
             table = coverage_by_group(rows.rows.y, rows.intervals, evidence.labels).reset_index()
-            measured[name] |= {group["group"]: group for group in records(table)}
+            measured[name] = {group["group"]: group for group in records(table)}
+        judged = records(audit.regions[audit.regions["kind"] == "group"])
+        measured[name] |= {numbers[group["region"]]: group for group in judged if group["region"] in numbers}
     measured[main] |= {numbers[group["region"]]: group for group in groups}
 
     # A user's own groups are called by their rule, which says more than a number; rules of clusters are approximate.
@@ -400,7 +413,7 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
     for group in groups:
         number = numbers[group["region"]]
         name = str(group["region"])
-        if group["group"] is not None and group["group"] >= 0:
+        if group["kind"] == "model group" and number >= 0:
             name = rules[number] if rules else f"group {number}"
         by_method = {method: table[number] for method, table in measured.items() if number in table}
         entries.append(
