@@ -1,66 +1,107 @@
-"""The README's commands and Python run, block after block; pages are well made."""
+"""The README's and the site's code runs, block after block; pages are well made; the site builds."""
 
+import ast
 import re
-import shlex
+import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import numpy as np
-import pandas as pd
+import pages
 import pytest
 
-from icqr.cli import main
-
-README = Path(__file__).parents[1] / "README.md"
-TEXT = README.read_text(encoding="utf-8")
-PAGES = sorted([*README.parent.glob("*.md"), *README.parent.glob("docs/**/*.md")])
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+GENERATED = ("docs/_build", "docs/gallery", "docs/api/generated")
 
 
-@pytest.mark.parametrize("fraction", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["fewer rows", "as it stands"])
-def test_the_readmes_python_runs(fraction: int) -> None:
-    pytest.importorskip("lightgbm", reason="one of the README's examples uses LightGBM")
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
-    assert len(blocks) >= 4
-    names: dict[str, object] = {}
-    for block in blocks:
-        smaller = re.sub("[24]000", lambda found: str(int(found[0]) // fraction), block)
-        exec(compile(smaller, str(README), "exec"), names)
-    assert names["intervals"].shape == (4000 // fraction, 2)
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
-def test_the_readmes_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    area = rng.uniform(30, 200, 300).round()
-    houses = pd.DataFrame({"area": area, "district": rng.choice(["north", "south"], 300)})
-    houses.assign(price=(2000 * area * rng.lognormal(0, 0.2, 300)).round()).to_csv("houses.csv", index=False)
-    houses.head(20).to_csv("new_houses.csv", index=False)
-    commands = re.findall(r"^\$ (.*)$", TEXT, flags=re.MULTILINE)
-    assert len(commands) >= 3
-    for command in commands:
-        program, *arguments = shlex.split(command)
-        assert program == "icqr"
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert not ended.value.code, command
-    assert "<html" in Path("report.html").read_text(encoding="utf-8")
-    predicted = pd.read_parquet("intervals.parquet")
-    assert len(predicted) == 20
-    assert (predicted["lower"] <= predicted["upper"]).all()
+SITE = [page for page in sorted(ROOT.glob("docs/**/*.md")) if not name_of(page).startswith(GENERATED)]
+PAGES = [*sorted(ROOT.glob("*.md")), *SITE]
+#: A cluster is started.
+SLOW = ("docs/howto/many-machines.md",)
+# MAPIE and crepes draw from numpy's global generator.
+DRAWING = ("docs/howto/audit.md", "docs/howto/moving.md")
 
 
-@pytest.mark.parametrize("target", ["demo", "test"])
+def with_code() -> list[object]:
+    marks = {name: [pytest.mark.slow] for name in SLOW} | {name: [pytest.mark.draws_globally] for name in DRAWING}
+    running = [page for page in PAGES if pages.BLOCK.search(page.read_text(encoding="utf-8"))]
+    return [pytest.param(page, marks=marks.get(name_of(page), []), id=name_of(page)) for page in running]
+
+
+@pytest.mark.parametrize("page", with_code())
+def test_the_code_in_a_page_runs(page: Path) -> None:
+    pytest.importorskip("lightgbm", reason="some pages use LightGBM")
+    text = page.read_text(encoding="utf-8")
+    assert len(pages.run(text, name_of(page))) >= len(text)
+
+
+def test_every_part_of_the_site_has_code_that_runs() -> None:
+    names = [str(parameter.id) for parameter in with_code()]  # type: ignore[attr-defined]
+    assert "README.md" in names
+    assert len([name for name in names if name.startswith("docs/howto/")]) >= 12
+    assert len([name for name in names if name.startswith("docs/start/")]) >= 3
+
+
+@pytest.mark.parametrize("page", [README, *SITE], ids=name_of)
+def test_no_code_in_a_page_goes_unchecked(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    # Indented blocks would not run.
+    assert re.findall(r"^ +```(?:python|console)", text, flags=re.MULTILINE) == []
+    openings = re.findall(r"^(`{3,}|:{3,})(.*)\n", text, flags=re.MULTILINE)
+    kinds = {re.sub(r"( quiet$|\}.*)", "", kind.strip()) for _, kind in openings if kind}
+    allowed = {"python", "console", "shell", "text", "{code-block", "{picture", "{toctree", "{glossary", "{grid"}
+    assert kinds <= allowed | {"{grid-item-card", "{note", "{tip", "{figure", "{image"}
+    for block in re.findall(r"^```\{code-block\} python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
+        ast.parse(block)
+    shell = re.findall(r"^```(?:\{code-block\} )?shell\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    for line in "".join(shell).splitlines():
+        assert re.match(r"(pip install |make \w|python -m |icqr \w)", line), line
+
+
+def test_extras_that_pages_name_exist() -> None:
+    extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for page in [README, *SITE]:
+        for names in re.findall(r'pip install (?:-e )?"(?:\.|icqr)\[([\w,]+)\]"', page.read_text(encoding="utf-8")):
+            assert all(re.search(rf"^{name} = \[", extras, flags=re.MULTILINE) for name in names.split(",")), names
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "docs"])
 def test_the_readmes_targets_are_in_the_makefile(target: str) -> None:
-    assert f"make {target}" in TEXT
-    assert re.search(rf"^{target}:", (README.parent / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert f"make {target}" in README.read_text(encoding="utf-8")
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_pipeline_goes_inside_a_method() -> None:
+    for page in [README, *SITE]:
+        forms = re.findall(r"\w*ICQR\(make_pipeline|make_pipeline\([^)\n]*ICQR", page.read_text(encoding="utf-8"))
+        assert not forms or forms[0].endswith("ICQR(make_pipeline"), page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
     assert len(links) >= (5 if page == README else 0)
-    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+    inside = [link for link in links if "://" not in link]
+    assert [link for link in inside if not (page.parent / link).exists()] == []
+    for link in set(links) - set(inside):
+        parts = urlsplit(link)
+        assert (parts.scheme, " " in link, "." in parts.netloc) == ("https", False, True), link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_text_below_a_table_is_no_row_of_it(page: Path) -> None:
     assert re.findall(r"^\|.*\n(?!\||$).*", page.read_text(encoding="utf-8"), flags=re.MULTILINE) == []
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "--quiet", "docs", str(tmp_path)]
+    build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+    assert build.returncode == 0, build.stderr
+    for page in ("index", "start/dataframe", "howto/index", "gallery/index", "api/generated/icqr.AutoICQR"):
+        assert "<html" in (tmp_path / f"{page}.html").read_text(encoding="utf-8")
