@@ -1,9 +1,12 @@
 """The public names: sorted, importable, documented with an example; importing them changes nothing else."""
 
+import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,3 +80,48 @@ def test_importing_has_no_side_effects(watched: list[Any]) -> None:
     assert unchanged_by_its_names
     assert "icqr.datasets" in imported
     assert OPTIONAL.isdisjoint(imported)
+
+
+#: Modules whose public names are all in the API page.
+MODULES = (
+    "auditing",
+    "calibration",
+    "dask",
+    "datasets",
+    "metrics",
+    "neural",
+    "persistence",
+    "plots",
+    "reporting",
+    "streaming",
+)
+
+
+def listed_names() -> list[str]:
+    """The names in the API page, each with its module."""
+    page = (Path(__file__).parents[1] / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
+    names, module = [], ""
+    for line in page.splitlines():
+        if current := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = current[1]
+        elif entry := re.fullmatch(r"   (\w+)", line):
+            names.append(f"{module}.{entry[1]}")
+    return names
+
+
+def test_every_public_name_is_in_the_api_page() -> None:
+    names = listed_names()
+    assert len(names) == len(set(names))
+    assert {f"icqr.{name}" for name in icqr.__all__} <= set(names)
+    at_the_top = [getattr(icqr, name) for name in icqr.__all__]
+    for module in MODULES:
+        home = importlib.import_module(f"icqr.{module}")
+        own = {name for name in home.__all__ if not any(getattr(home, name) is value for value in at_the_top)}
+        assert {f"icqr.{module}.{name}" for name in own} <= set(names), module
+
+
+@pytest.mark.parametrize("name", listed_names())
+def test_a_name_in_the_api_page_has_a_docstring(name: str) -> None:
+    module, _, attribute = name.rpartition(".")
+    value = getattr(importlib.import_module(module), attribute)
+    assert not callable(value) or inspect.getdoc(value)

@@ -20,6 +20,8 @@ from icqr._tables import FloatArray, IntArray
 from icqr.conformity import Conformity
 from icqr.novelty import Novelty
 
+__all__ = ["Calibration", "Certificate", "conformal_quantile", "conformal_rank"]
+
 NDBool: TypeAlias = NDArray[np.bool_]
 
 SMALL_GROUPS = ("pooled", "infinite", "error")

@@ -375,7 +375,7 @@ def make_radial_spread(n_samples: int = 1000, *, random_state: Seed = None) -> S
 
 
 def make_sum_spread(n_samples: int = 1000, *, random_state: Seed = None) -> Synthetic:
-    """Y = 3x₁ + 0.5x₂ + x₃ + N(0, s), s = |x₁| + |x₂| + |x₃| a standard deviation; X uniform on [0, 1]³.
+    """Y = 3x₁ + 0.5x₂ + x₃ + N(0, s), s = x₁ + x₂ + x₃ a standard deviation; X uniform on [0, 1]³.
 
     Examples
     --------

@@ -129,13 +129,13 @@ def compare(
     y : (n,) array
         What happened, for rows that no method has seen.
     methods : dict or list
-        Models or intervals, as :func:`~icqr.auditing.audit` takes them; a dict gives them names.
+        Models or intervals, as :func:`icqr.audit` takes them; a dict gives them names.
     X : table, optional
         Features; must be given if a method is a model.
     coverage : float, optional
         What is promised, the same for all; must be given unless all are icqr models of the same coverage.
     groups : optional
-        Groups to judge, as in :func:`~icqr.auditing.audit`.
+        Groups to judge, as in :func:`icqr.audit`.
     reference : str, optional
         Name of the method that the others are compared with; by default the first.
     random_state : int

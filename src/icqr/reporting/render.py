@@ -48,8 +48,8 @@ def report(
     Parameters
     ----------
     subject : model, dict or list of models, Audit or Comparison
-        A fitted icqr model; several, to be compared; or what :func:`~icqr.auditing.audit` or
-        :func:`~icqr.auditing.compare` returns, also for intervals of other libraries.
+        A fitted icqr model; several, to be compared; or what :func:`icqr.audit` or
+        :func:`icqr.compare` returns, also for intervals of other libraries.
     path : path
         The HTML file; an existing one is replaced.
     y, X : array and table, optional

@@ -81,7 +81,7 @@ def summarize(
     Parameters
     ----------
     subject, y, X, methods, title, about, seconds
-        As in :func:`icqr.reporting.report`.
+        As in :func:`icqr.report`.
 
     Returns
     -------
@@ -193,7 +193,7 @@ class Evidence:
 def gather(
     subject: Subject, y: ArrayLike | None = None, X: ArrayLike | None = None, methods: object = None
 ) -> Evidence:
-    """Bring what was given to :func:`icqr.reporting.report` into one form, or say what is missing."""
+    """Bring what was given to :func:`icqr.report` into one form, or say what is missing."""
     check_not_swapped(y)
     if isinstance(subject, Audit | Comparison):
         return _gather_audited(subject, y, X, methods)
