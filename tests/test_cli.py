@@ -190,20 +190,6 @@ def test_choices_are_the_librarys() -> None:
     assert set(get_args(SmallGroups)) == set(calibration.SMALL_GROUPS)
 
 
-@pytest.mark.slow
-def test_the_pages_commands_run(icqr: Run) -> None:
-    page = Path(__file__).parents[1] / "docs" / "command.md"
-    (block,) = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for seed, name in enumerate(("sales", "new", "october", "november")):
-        make_sales(120, seed).to_csv(f"{name}.csv", index=False)
-    for line in block.splitlines():
-        program, *arguments = line.split()
-        assert program == "icqr"
-        code, _, err = icqr(*arguments)
-        assert code == 0, f"{line}: {err}"
-    assert {"sales.html", "intervals.parquet", "october.icqr"} <= set(os.listdir())
-
-
 # -- Compare ---------------------------------------------------------------------------------------------
 
 

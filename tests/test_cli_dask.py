@@ -222,7 +222,7 @@ def test_an_audit_of_more_rows_than_are_searched_counts_all(
 
 @pytest.mark.slow
 def test_the_pages_commands_run_in_processes_of_their_own(tmp_path: Path) -> None:
-    page = Path(__file__).parents[1] / "docs" / "command.md"
+    page = Path(__file__).parents[1] / "docs" / "howto" / "command.md"
     (block,) = re.findall(r"```shell\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     write_sales(tmp_path / "sales")
     write_sales(tmp_path / "new", seed=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -540,15 +539,3 @@ def test_blocks_of_files_stay_as_they_are_when_few_columns_are_read(
     folder = write_parquet(ours.predict_interval(lazy[list(rows[0])]), tmp_path / "out")
     assert len(list(folder.iterdir())) == 12
     np.testing.assert_array_equal(pd.read_parquet(folder), local.predict_interval(rows[0]))
-
-
-@pytest.mark.slow
-def test_the_pages_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
-    block = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[0]
-    (tmp_path / "sales").mkdir()
-    rows[0].assign(price=rows[1]).to_parquet(tmp_path / "sales" / "all.parquet", row_group_size=200)
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, "scaling.md", "exec"), {})
-    assert len(pd.read_parquet("intervals")) == 600
-    assert icqr.load("sales.icqr").calibration_.sizes.sum() == 200

@@ -7,7 +7,7 @@ Each runs in another process, with limits on time and memory: this file, called 
 It prints a line before and after each mutation, so that one that crashes or hangs is known to who reads them; the last
 one stays in FILE. Odd mutations are of the file as it is; even ones of what is in it, with the manifest's hashes made
 right again. The readers of LightGBM, XGBoost and CatBoost are native code, which may crash on a model that was made
-to: docs/files.md says so. That is counted, and nothing else is forgiven.
+to: docs/howto/files.md says so. That is counted, and nothing else is forgiven.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Models that last: `save` and `load` without pickle.
 
 A file is a zip: `manifest.json` with the size and hash of every other part, `schema.json` and arrays that skops reads,
-and `signature` if the file was saved with a key. docs/files.md describes the format.
+and `signature` if the file was saved with a key. docs/howto/files.md describes the format.
 """
 
 from __future__ import annotations
