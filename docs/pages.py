@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import tempfile
+import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from icqr.plots import figure_to_svg
 #: A fenced block that does something: Python, commands, or a picture by its name in `pictures`. What a quiet one prints
 #: is not shown.
 BLOCK = re.compile(r"^```(python|console|\{picture\} \w+)( quiet)?\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+#: Columns of the terminal that the pages show.
+WIDTH = 88
 
 
 def run(text: str, name: str) -> str:
@@ -71,9 +75,13 @@ def _shown(value: Any) -> str:
     if hasattr(value, "figure_"):
         return _raw(figure_to_svg(value.figure_))
     if isinstance(value, pd.DataFrame):
-        table = value.to_html(classes="table", border=0, float_format="{:,.6g}".format, max_rows=10)
+        table = value.to_html(classes="table", border=0, float_format=_number, max_rows=10)
         return _raw(f'<div class="pst-scrollable-table-container">{table}</div>')
     return _text(repr(value))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _run_commands(lines: str) -> str:
@@ -83,7 +91,7 @@ def _run_commands(lines: str) -> str:
             prompt, program, *arguments = shlex.split(line)
             if (prompt, program) != ("$", "icqr"):
                 raise ValueError(f"a line of a console block must begin with '$ icqr', got {line!r}")
-            before, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "100"
+            before, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), str(WIDTH)
             try:
                 main(arguments)
             except SystemExit as ended:
@@ -91,7 +99,10 @@ def _run_commands(lines: str) -> str:
                     raise RuntimeError(f"{line}\n{printed.getvalue()}") from ended
             finally:
                 os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
-    return printed.getvalue()
+    # A terminal would wrap long sentences; tables are narrower.
+    return "\n".join(
+        textwrap.fill(line, WIDTH) if len(line) > WIDTH else line for line in printed.getvalue().splitlines()
+    )
 
 
 def _text(output: str) -> str:

@@ -52,5 +52,5 @@ GroupCoverageDisplay.from_predictions(price[new], intervals, kinds, coverage=0.9
 plt.show()
 
 # %%
-# Rare brands fall a little short. These kinds of rows are not the model's groups, so nothing is promised for them. If you must answer for one of
-# them, make it a group: see :ref:`sphx_glr_gallery_plot_your_own_groups.py`.
+# Rare brands fall a little short. These kinds of rows are not the model's groups, so nothing is promised for them. If
+# you must answer for one of them, make it a group: see :ref:`sphx_glr_gallery_plot_your_own_groups.py`.
