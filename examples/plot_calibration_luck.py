@@ -57,4 +57,4 @@ plt.show()
 
 # %%
 # With groups, the rows of *each group* count. Ten groups of 100 rows have ten bands, each as wide as at 100.
-# :meth:`explain <icqr.ICQR.explain>` states the band for every row.
+# ``model.explain(X)`` states the band for every row.
