@@ -229,6 +229,18 @@ def test_whole_numbers_name_their_groups_and_other_labels_are_counted(labels: li
     assert set(gids(display)) == {f"group-{number}" for number in numbers.split()}
 
 
+def test_a_legend_is_no_wider_than_a_narrow_picture() -> None:
+    """Names of rows make axes narrower than the figure: what does not fit beside each other stands below."""
+    methods = dict.fromkeys(("Naive", "ICQR", "another method"), INTERVALS)
+    groups = ["a long name of a group", "b", "b", "b"]
+    display = GroupCoverageDisplay.from_predictions(Y, methods, groups, coverage=0.9, ax=blank_axes(3.7))
+    display.figure_.draw_without_rendering()
+    assert display.ax_.get_legend().get_window_extent().x1 <= display.figure_.bbox.x1
+    names = [label.get_text() for label in display.ax_.get_yticklabels()]
+    assert names[1] == "a long n…a group\u2002n = 1"  # and the picture has room left
+    assert display.ax_.bbox.width > display.figure_.bbox.width / 3
+
+
 def test_names_are_on_one_line_and_not_too_long() -> None:
     def label(name: str) -> str:
         return IntervalDisplay.from_predictions(pd.Series(Y, name=name), INTERVALS, ax=blank_axes()).ax_.get_ylabel()
@@ -281,6 +293,49 @@ def test_an_axis_ends_before_values_far_beyond_all_others() -> None:
     assert "1 row beyond the axis" in legend(display)[0].replace("\n", " ")
     for usual in (x[:-1], np.exp(np.linspace(0, 3, 500)), [0.0] * 999 + [1.0], ["a", "b"] * 60):
         assert "beyond" not in legend(against(usual))[0]
+
+
+PRICES = np.exp(np.random.default_rng(0).normal(12, 0.7, 400))
+
+
+@pytest.mark.parametrize("n", [400, 60])  # a band, or a line for each row
+def test_a_skewed_positive_target_has_a_log_axis(n: int) -> None:
+    y = pd.Series(PRICES[:n], name="price")
+    bounds, age = np.c_[0.6 * y, 1.5 * y], pd.Series(np.arange(n), name="age")
+    display = IntervalDisplay.from_predictions(y, bounds, x=age, ax=blank_axes())
+    assert display.log
+    assert (display.ax_.get_yscale(), display.ax_.get_ylabel()) == ("log", "price (log scale)")
+    assert (display.ax_.get_xscale(), display.ax_.get_xlabel()) == ("linear", "age")  # not the target
+    display.figure_.draw_without_rendering()
+    low, high = display.ax_.get_ylim()
+    shown = [label.get_text() for label in display.ax_.get_yticklabels() if low <= label.get_position()[1] <= high]
+    assert "200 k" in shown  # as people say it, not 2×10⁵
+
+    against_prediction = IntervalDisplay.from_predictions(y, bounds, prediction=y * 1.01, ax=blank_axes())
+    assert against_prediction.ax_.get_xscale() == "log"
+    assert against_prediction.ax_.get_xlabel() == "prediction (log scale)"
+
+
+def test_other_targets_have_a_plain_axis() -> None:
+    """Zero or below has no logarithm; what is not skewed needs none; and of counts the logarithms are as skewed."""
+    counts = np.arange(1.0, 41.0) ** 2
+    for y in (PRICES - PRICES.min(), -PRICES, np.linspace(1, 2, 50), counts, np.ones(30)):
+        display = IntervalDisplay.from_predictions(y, np.c_[y - 1, y + 1], ax=blank_axes())
+        assert not display.log
+        assert display.ax_.get_yscale() == "linear"
+        assert "log" not in display.ax_.get_ylabel() + display.ax_.get_xlabel()
+
+
+def test_bounds_that_a_log_axis_can_not_show_are_marked() -> None:
+    y = PRICES[:60]
+    bounds = np.c_[0.6 * y, 1.5 * y]
+    bounds[0, 0], bounds[1, 0], bounds[2] = -5, 0, (-INF, INF)
+    display = IntervalDisplay.from_predictions(y, bounds, x=np.arange(60), prediction=y, ax=blank_axes())
+    assert display.ax_.get_ylim()[0] > y.min() / 4
+    assert "lower bound below the axis" in legend(display)
+    marks = {mark.get_label(): mark.get_offsets()[:, 0].tolist() for mark in display.ax_.collections}
+    assert marks["lower bound below the axis"] == [0, 1, 2]
+    assert marks["infinite upper bound"] == [2]
 
 
 def test_columns_are_found_by_name_or_position() -> None:
@@ -404,7 +459,7 @@ def test_group_coverage_with_exact_intervals() -> None:
         beta.ppf(0.025, 2, 2), beta.ppf(0.975, 3, 1),
     ])  # fmt: skip
     names = [label.get_text() for label in display.ax_.get_yticklabels()]
-    assert names == ["all  n = 4", "a  n = 3", "b  n = 1"]
+    assert names == ["all\u2002n = 4", "a\u2002n = 3", "b\u2002n = 1"]
     assert gids(display) == ["group-0"] * 2 + ["group-1"] * 2  # an interval and a mark each
     assert legend(display)[1] == "promised: 90 %"
 
@@ -451,7 +506,7 @@ def test_a_users_own_groups_have_their_names() -> None:
         HistGradientBoostingRegressor(max_iter=5, random_state=0), 0.8, partition=GroupPartition("city"), random_state=0
     ).fit(X, y)
     display = GroupCoverageDisplay.from_estimator(model, X, y, ax=blank_axes())
-    names = [label.get_text().partition("  ")[0] for label in display.ax_.get_yticklabels()]
+    names = [label.get_text().partition("\u2002")[0] for label in display.ax_.get_yticklabels()]
     assert names == ["all", "city = Bern", "city = Genf"]
     with pytest.raises(ValueError, match="without importances_; for a map of groups name two columns with features="):
         GroupMapDisplay.from_estimator(model, X)
@@ -468,6 +523,8 @@ def test_reliability_by_hand() -> None:
     ]
     assert np.allclose(display.table["lower"], [beta.ppf(0.025, 3, 2), beta.ppf(0.025, 4, 1)])
     assert display.ax_.lines[1].get_ydata().tolist() == [0.75, 1]
+    # Both axes are alike and begin below all that is drawn: here the band at 50 %, from 19.4 %.
+    assert display.ax_.get_xlim() == display.ax_.get_ylim() == pytest.approx((0.15, 1))
     with pytest.raises(ValueError, match=r"shape \(n, 2, 1\)"):
         ReliabilityDisplay.from_predictions(Y, intervals, [0.5])
 
@@ -525,6 +582,14 @@ def test_importance_bars_are_sorted_and_the_rest_is_one() -> None:
     assert np.allclose(display.shown["spread"], [0.02, 0.04, np.nan], equal_nan=True)
     assert [bar.get_width() for bar in display.ax_.patches] == display.shown["share"].tolist()
     assert [text.get_text() for text in display.ax_.texts] == ["40 %", "30 %", "30 %"]
+
+
+def test_columns_without_importance_have_no_bar() -> None:
+    table = pd.DataFrame({"feature": list("abc"), "mean": [2.0, 0, 0], "std": [0.1, 0, 0], "share": [1.0, 0, 0]})
+    display = ImportanceDisplay.from_importances(table, ax=blank_axes())
+    assert display.shown["feature"].tolist() == ["a"]
+    assert display.table["feature"].tolist() == ["a", "b", "c"]
+    assert "2 columns without any left out" in legend(display)[0].replace("\n", " ")
 
 
 def test_importance_of_all_zero_is_said_not_drawn() -> None:

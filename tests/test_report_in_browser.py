@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,13 @@ def page(browser: Any, path: Path) -> Any:
     return browser
 
 
+@pytest.fixture
+def opened(page: Any) -> Any:
+    """The report with its whole appendix open."""
+    page.execute_script("document.getElementById('all').click()")
+    return page
+
+
 def show(browser: Any, width: int, media: str = "screen", scheme: str = "light") -> None:
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -129,32 +137,31 @@ def test_the_numbers_can_be_read_from_the_page(page: Any) -> None:
     assert page.find_element(By.ID, "save").is_displayed()
 
 
-def test_what_was_tried_and_chosen_can_be_read(page: Any) -> None:
-    part = page.find_element(By.ID, "selection")
-    assert part.find_element(By.TAG_NAME, "h3").text == CATEGORIES[1]
+def test_what_was_tried_and_chosen_can_be_read(opened: Any) -> None:
+    page, part = opened, opened.find_element(By.ID, "selection")
     tried = page.execute_script("return JSON.parse(document.getElementById('summary').textContent).selection")[0]
     candidates = tried["candidates"]
     assert len(candidates) > 1
     assert column(page, "selection-0", 1) == [candidate["partition"] for candidate in candidates]
     assert column(page, "selection-0", 3) == ["✓ chosen" if candidate["chosen"] else "–" for candidate in candidates]
-    assert tried["sentence"] in part.text
+    assert f"{CATEGORIES[1]}: {tried['sentence']}" in part.text
     assert f"{CATEGORIES[1]} fits bounds of its own" in page.find_element(By.ID, "methods").text
 
 
 # -- It can be used -------------------------------------------------------------------------------------
 
 
-def test_a_table_sorts_by_a_click_on_its_head(page: Any) -> None:
-    before = column(page, "groups", 1)
-    head = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(3)")
+def test_a_table_sorts_by_a_click_on_its_head(opened: Any) -> None:
+    page, before = opened, column(opened, "groups", 1)
+    head = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(2)")
     assert head.text == "Offset"
     for order in ("ascending", "descending"):
         page.execute_script("arguments[0].querySelector('button').click()", head)
         assert head.get_attribute("aria-sort") == order
-        numbers = values(page, "groups", 3)
+        numbers = values(page, "groups", 2)
         assert numbers == sorted(numbers, reverse=order == "descending")
     assert sorted(column(page, "groups", 1)) == sorted(before)
-    other = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(2)")
+    other = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(3)")
     page.execute_script("arguments[0].querySelector('button').click()", other)
     assert head.get_attribute("aria-sort") is None
     assert other.get_attribute("aria-sort") == "ascending"
@@ -163,19 +170,20 @@ def test_a_table_sorts_by_a_click_on_its_head(page: Any) -> None:
 def test_unknown_values_stay_last_and_infinity_is_a_number(page: Any) -> None:
     page.execute_script("""
         const rows = document.querySelectorAll("#table-groups tbody tr");
-        rows[0].cells[2].dataset.value = "";
-        rows[1].cells[2].dataset.value = "inf";
-        rows[2].cells[2].dataset.value = "-inf";
+        rows[0].cells[1].dataset.value = "";
+        rows[1].cells[1].dataset.value = "inf";
+        rows[2].cells[1].dataset.value = "-inf";
     """)
-    raw = "return Array.from(document.querySelectorAll('#table-groups tbody td:nth-child(3)'), c => c.dataset.value)"
-    head = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(3) button")
+    raw = "return Array.from(document.querySelectorAll('#table-groups tbody td:nth-child(2)'), c => c.dataset.value)"
+    head = page.find_element(By.CSS_SELECTOR, "#table-groups thead th:nth-child(2) button")
     for first, last in (("-inf", "inf"), ("inf", "-inf")):
         page.execute_script("arguments[0].click()", head)
         order = page.execute_script(raw)
         assert (order[0], order[-2], order[-1]) == (first, last, "")
 
 
-def test_a_group_that_is_pointed_at_stands_out_everywhere(page: Any) -> None:
+def test_a_group_that_is_pointed_at_stands_out_everywhere(opened: Any) -> None:
+    page = opened
     row = page.find_element(By.CSS_SELECTOR, '#table-groups tr[data-group="2"]')
     page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", row)
     assert faint(page, "map") == set()
@@ -184,12 +192,13 @@ def test_a_group_that_is_pointed_at_stands_out_everywhere(page: Any) -> None:
         assert faint(page, picture) == {f"group-{group}" for group in (0, 1, 3, 4, 5)}
     lit = page.find_elements(By.CSS_SELECTOR, "tr.lit")
     assert {row.get_attribute("data-group") for row in lit} == {"2"}
-    assert len(lit) == 2
+    assert len(lit) == 3  # coverage by group, of other methods, and offsets
     ActionChains(page).move_to_element(page.find_element(By.TAG_NAME, "h1")).perform()
     assert faint(page, "map") == set()
 
 
-def test_a_group_can_be_chosen_by_keyboard_and_stays(page: Any) -> None:
+def test_a_group_can_be_chosen_by_keyboard_and_stays(opened: Any) -> None:
+    page = opened
     button = page.find_element(By.CSS_SELECTOR, '#table-groups tr[data-group="1"] button')
     page.execute_script("arguments[0].focus()", button)
     assert "group-1" not in faint(page, "map")
@@ -226,6 +235,83 @@ def test_all_that_can_be_used_can_be_reached_by_keyboard_and_is_named(page: Any)
     assert all(shown for _, shown in reached)
 
 
+# -- What is read first, and what is folded ---------------------------------------------------------------
+
+
+def bottom(page: Any, name: str) -> float:
+    script = "return document.getElementById(arguments[0]).getBoundingClientRect().bottom + scrollY"
+    return float(page.execute_script(script, name))
+
+
+def click(page: Any, selector: str) -> None:
+    page.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def page_height(page: Any) -> float:
+    return float(page.execute_script("return document.documentElement.scrollHeight"))
+
+
+def test_answer_examples_and_groups_are_on_the_first_two_screens(page: Any) -> None:
+    show(page, 1400)  # and 900 high
+    page.refresh()
+    answer = page.find_element(By.CLASS_NAME, "answer")
+    assert answer.rect["y"] + answer.rect["height"] < 450
+    assert len(answer.find_element(By.CLASS_NAME, "sentence").text) > 50
+    assert bottom(page, "examples") < 900
+    assert len(page.find_elements(By.CSS_SELECTOR, "#table-examples tbody tr")) == 5
+    assert bottom(page, "picture-coverage_by_group") < 1800
+    assert bottom(page, "table-coverage_by_group") < 1800 or page.find_elements(By.CSS_SELECTOR, "#coverage .tall")
+    shown = page.find_element(By.TAG_NAME, "main").text
+    assert "Appendix" in shown
+    assert "Seconds to fit" not in shown  # in the appendix
+    folded = page_height(page)
+    click(page, "#all")
+    assert "Seconds to fit" in page.find_element(By.TAG_NAME, "main").text
+    assert folded < page_height(page) / 2
+
+
+def test_the_appendix_opens_part_by_part_as_a_whole_and_for_a_link(page: Any, path: Path) -> None:
+    def states() -> list[bool]:
+        return list(page.execute_script("return Array.from(document.querySelectorAll('.part'), part => part.open)"))
+
+    control, parts = page.find_element(By.ID, "all"), page.find_elements(By.CSS_SELECTOR, ".part > summary")
+    assert (control.text, control.get_attribute("aria-expanded")) == ("Show all", "false")
+    assert not any(states())
+    parts[0].send_keys(Keys.ENTER)
+    assert states()[:2] == [True, False]
+    click(page, "#all")
+    assert all(states())
+    page.execute_async_script("setTimeout(arguments[0], 50)")  # the button is named after the parts' own events
+    assert (control.text, control.get_attribute("aria-expanded")) == ("Fold all", "true")
+    click(page, "#all")
+    assert not any(states())
+    page.get(f"{path.as_uri()}#widths")
+    assert page.find_element(By.ID, "widths").get_attribute("open")
+    assert sum(states()) == 1
+
+
+def test_paper_shows_the_appendix_and_the_screen_is_as_before(page: Any) -> None:
+    page.execute_script("""
+        window.printed = null;
+        addEventListener("beforeprint", () => {
+            printed = Array.from(document.querySelectorAll(".part"), part => part.open);
+        })""")
+    click(page, "#widths > summary")
+    pdf = base64.b64decode(page.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) > 4
+    assert all(page.execute_script("return printed"))
+    still = page.execute_script("return Array.from(document.querySelectorAll('.part[open]'), part => part.id)")
+    assert still == ["widths"]
+
+
+def test_paper_shows_the_appendix_without_the_script(page: Any) -> None:
+    show(page, 700, media="print")
+    visible = "setTimeout(() => arguments[0](document.getElementById('table-methods').checkVisibility()), 100)"
+    assert page.execute_async_script(visible)
+    show(page, 700)
+    assert not page.execute_async_script(visible)
+
+
 # -- It can be read, on a screen and on paper -----------------------------------------------------------
 
 
@@ -246,7 +332,7 @@ def test_on_paper_no_table_is_cut_off(page: Any, millimetres: int) -> None:
     page.execute_script("document.querySelectorAll('details').forEach(part => { part.open = true })")
     show(page, round(millimetres / 25.4 * 96), media="print")
     assert overflowing(page) == []
-    assert not page.find_element(By.TAG_NAME, "nav").is_displayed()
+    assert not page.find_element(By.ID, "all").is_displayed()
     printed = page.execute_cdp_cmd("Page.printToPDF", {})["data"]
     assert base64.b64decode(printed).startswith(b"%PDF")
     assert page.find_element(By.CSS_SELECTOR, "#table-groups thead th").text == "Group"
@@ -272,11 +358,70 @@ def test_the_page_itself_never_scrolls_sideways(page: Any, width: int) -> None:
     assert set(scrolling) == {0}  # what scrolls can be reached
 
 
+@pytest.mark.parametrize("width", [390, 1400])
+def test_words_in_pictures_are_at_least_11_pixels_high(opened: Any, width: int) -> None:
+    show(opened, width)
+    sizes = opened.execute_script("""
+        return Array.from(document.querySelectorAll("figure svg text"), text => {
+            const {a, b} = text.getScreenCTM();  // from the picture's units to the screen's, turned or not
+            return [parseFloat(getComputedStyle(text).fontSize) * Math.hypot(a, b), text.textContent];
+        })""")
+    assert len(sizes) > 100
+    assert min(sizes)[0] >= 11, min(sizes)
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_pictures_hold_all_their_words(opened: Any, width: int) -> None:
+    show(opened, width)
+    outside = opened.execute_script("""
+        return Array.from(document.querySelectorAll("figure svg text")).filter(text => {
+            const box = text.getBoundingClientRect(), frame = text.closest("svg").getBoundingClientRect();
+            return box.left < frame.left - 2 || box.right > frame.right + 2;
+        }).map(text => `${text.closest("figure").id}: ${text.textContent}`)""")
+    assert outside == []
+
+
+def test_a_table_that_goes_on_sideways_shows_it_and_keeps_its_first_column(page: Any) -> None:
+    show(page, 390)
+    page.refresh()
+    state = """
+        const box = document.querySelector("#table-coverage_by_group").closest(".scroll"), edge = box.parentElement;
+        const shadow = getComputedStyle(edge, "::after");
+        return {left: box.querySelector("tbody th").getBoundingClientRect().left, classes: [...edge.classList],
+                second: box.querySelector("tbody td").getBoundingClientRect().left,
+                shadow: Number(shadow.opacity), words: edge.querySelector(".sideways").checkVisibility()}"""
+    scroll = """
+        document.querySelector("#table-coverage_by_group").closest(".scroll").scrollLeft = arguments[0];
+        setTimeout(arguments[1], 400)"""
+    page.execute_async_script(scroll, 0)
+    before = page.execute_script(state)
+    assert {"wide", "more-right"} <= set(before["classes"])
+    assert (before["shadow"], before["words"]) == (1, True)
+    page.execute_async_script(scroll, 100)
+    moved = page.execute_script(state)
+    assert abs(moved["left"] - before["left"]) <= 1
+    assert abs(before["second"] - moved["second"] - 100) <= 1
+    page.execute_async_script(scroll, 100_000)
+    end = page.execute_script(state)
+    assert "more-right" not in end["classes"]
+    assert end["shadow"] == 0
+    assert "Group" in page.find_element(By.CSS_SELECTOR, "#table-coverage_by_group thead th").text
+
+
+def test_a_table_that_fits_has_no_shadow(page: Any) -> None:
+    show(page, 1400)
+    page.refresh()
+    edge = page.execute_script("return document.querySelector('#table-examples').closest('.edge').className")
+    assert edge == "edge"
+    assert not page.find_element(By.CLASS_NAME, "sideways").is_displayed()
+
+
 def test_a_long_table_keeps_its_head_in_sight(page: Any) -> None:
     page.execute_script("document.querySelectorAll('details').forEach(part => { part.open = true })")
     below = page.execute_script("""
-        const box = document.querySelector(".tall");
-        box.scrollTop = 200;
+        const boxes = Array.from(document.querySelectorAll(".tall"));
+        const box = boxes.find(box => box.scrollHeight > box.clientHeight + 50);
+        box.scrollTop = 50;
         return box.querySelector("thead th").getBoundingClientRect().top - box.getBoundingClientRect().top""")
     assert abs(below) <= 1
 

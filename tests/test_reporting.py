@@ -6,6 +6,7 @@ import copy
 import json
 import re
 import sys
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
+from scipy import stats
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 from xgboost import XGBRegressor
@@ -247,7 +249,13 @@ def checked(auto: Any, rows: tuple[Any, Any], tmp_path_factory: Any) -> tuple[di
 
 
 def sections(page: str) -> dict[str, str]:
-    return dict(re.findall(r'<section id="(\w+)"(.*?)</section>', page, flags=re.DOTALL))
+    """Return the parts of a page by name: those at the top, and those that are folded."""
+    _, *parts = re.split(r'<(?:section|details class="part") id="', page.partition("<footer")[0])
+    return {name: text for name, _, text in (part.partition('"') for part in parts)}
+
+
+def heads(page: str) -> list[str]:
+    return re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
 
 
 def test_what_was_tried_and_chosen_is_shown(auto: Any, checked: tuple[dict[str, Any], str]) -> None:
@@ -350,13 +358,147 @@ def test_a_row_of_its_own_in_a_comparison(
     shown = sections(page)
     assert "Best &lt;b&gt; fits bounds of its own" in shown["methods"]
     assert ">12.25<" in shown["methods"]
-    assert "<h3>Best &lt;b&gt;</h3>" in shown["selection"]
-    assert "These groups are those of Best &lt;b&gt;. Methods with other groups" in shown["coverage"]
+    assert "<p>Best &lt;b&gt;: Of " in shown["selection"]
+    assert "the groups are those of Best &lt;b&gt;" in shown["coverage"]
+    assert "Methods with other groups, or with none, promise nothing for these." in shown["coverage"]
     assert "<b>" not in page.partition("<script")[0]
     table = tables_of(summary)["coverage_by_group"]
-    assert [column.label for column in table.columns[2:]] == [*methods, "Verdict on Best <b>"]
+    assert [column.label for column in table.columns[:2]] == ["Group", "Rule"]
+    numbers = ["95 % interval", "Verdict on Best <b>", "Mean width"]
+    assert [column.label for column in table.columns[3:]] == [*methods, *numbers]
+    others = tables_of(summary)["coverage_of_others"]
+    assert [column.label for column in others.columns] == ["Group", "QR", "CQR", "ICQR"]
+    # On the page each method's coverage in a group is told once: at the top, or in the appendix.
+    top = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)</th>", shown["coverage"])
+    assert top == ["Group", "Rule", "Rows", "Naive", "Best &lt;b&gt;", "95 % interval", "Verdict on Best &lt;b&gt;"]
+    assert ">The other methods in the same groups<" in shown["methods"]
     with pytest.raises(ValueError, match=r"a number for each method, \['Naive', .*\], got \['ICQR'\]"):
         summarize(comparison, seconds={"ICQR": 1.0})
+
+
+# -- What is read first: examples, and coverage by group ---------------------------------------------------
+
+
+def test_five_rows_from_small_to_large_predictions(
+    models: dict[str, Any], rows: tuple[Any, Any], tmp_path: Path
+) -> None:
+    model, (X, y) = models["ICQR"], rows
+    shown = summarize(audit(y, model, X, with_excess_risk=False), y, X, methods=model)["examples"]
+    order = np.argsort(model.predict(X), kind="stable")
+    chosen = order[[60, 180, 300, 420, 540]]  # of 600: the ranks of 10, 30, 50, 70 and 90 %
+    assert shown["columns"] == model.importances_.sort_values("share", ascending=False)["feature"].tolist()
+    for entry, row in zip(shown["rows"], chosen, strict=True):
+        low, high = model.predict_interval(X.iloc[[row]])[0]
+        assert (entry["lower"], entry["upper"], entry["y"]) == (low, high, y.iloc[row])
+        assert entry["prediction"] == model.predict(X.iloc[[row]])[0]
+        assert entry["covered"] == (low <= y.iloc[row] <= high)
+        assert entry["group"] == model.assign(X.iloc[[row]])[0]
+        assert entry["values"] == X.iloc[row][shown["columns"]].tolist()
+
+
+def test_the_examples_are_in_units_of_the_target_and_as_in_the_data() -> None:
+    y = pd.Series([250_000, 90_000, 1_250_500], name="price")
+    X = pd.DataFrame({"zip": [98103, 98004, 98199], "sold": pd.to_datetime(["2014-05-02", "2014-06-01", None])})
+    X["kind"], X["size"] = ["<b>flat</b>", None, "house"], [120.5, 80.25, 300.0]
+    bounds = np.array([[200_000.25, 300_000], [100_000, 180_000], [-INF, 1_000_000]])
+    table = tables_of(summarize(audit(y, bounds, coverage=0.9), y, X, methods=bounds))["examples"]
+    assert table.caption == "90 % intervals, in units of price"
+    assert [column.label for column in table.columns] == ["Interval", "What happened", "Inside", *X.columns]
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["100,000 to 180,000", "90,000", "no, below", "98004", "2014-06-01", "–", "80.2"],
+        ["200,000 to 300,000", "250,000", "yes", "98103", "2014-05-02", "<b>flat</b>", "120.5"],
+        ["at most 1,000,000", "1,250,500", "no, above", "98199", "–", "house", "300.0"],
+    ]
+
+
+def test_the_top_of_the_page_is_answer_examples_and_groups(page: str, compared: dict[str, Any]) -> None:
+    top = page.partition('id="appendix"')[0]
+    assert heads(top) == ["Five example rows", "Coverage by group"]
+    assert escape(compared["verdict"]["sentence"].partition(" (")[0]).replace(" %", "\u00a0%") in top
+    assert top.count("<table") == 2
+    assert re.findall(r'<figure id="picture-(\w+)"', top) == ["coverage_by_group"]
+    assert "<details open" not in page
+
+
+def test_regions_are_at_the_top_where_there_are_no_groups(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"hr": rng.integers(0, 24, 3000)})
+    y = rng.normal(size=3000) * np.where(X["hr"] <= 2, 3, 1)
+    bounds = np.full((3000, 2), [-1.8, 1.8])
+    audited = audit(y, bounds, X, coverage=0.9, with_excess_risk=False)
+    page = written(tmp_path, audited, y, X, methods=bounds)
+    top = page.partition('id="appendix"')[0]
+    assert heads(top) == ["Five example rows", "Coverage by region"]
+    regions = [cells[0].text for cells in tables_of(summarize(audited))["regions-0"].rows]
+    assert regions[0] == "1. hr ≤ 2"
+    figure = re.search(r'<figure id="picture-coverage_by_region".*?</figure>', top, flags=re.DOTALL)
+    assert figure is not None
+    assert ">Coverage by region</text>" in figure[0]
+    assert "region 1\u2002n = " in figure[0]
+    assert "Coverage by region" not in heads(page)[2:]
+
+
+def test_an_answer_takes_the_place_of_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from icqr.reporting import render
+
+    made = render.summary_of
+    monkeypatch.setattr(render, "summary_of", lambda *given: {**made(*given), "answer": "Use A & B."})
+    page = written(tmp_path, audit(np.zeros(50), np.tile([-1.0, 1.0], (50, 1)), coverage=0.9))
+    assert '<p class="sentence">Use A &amp; B.</p>' in page
+
+
+def test_nothing_is_said_twice(page: str) -> None:
+    """No sentence of a section is in another: each has its own content."""
+    text = re.sub(r"<(svg|dl|style|script).*?</\1>", " ", page, flags=re.DOTALL)
+    sentences = re.findall(r"<(?:p|caption|h2|h3|li|figcaption)[^>]*>(.*?)</", text, flags=re.DOTALL)
+    long = [sentence.strip() for sentence in sentences if len(sentence.split()) > 3]
+    assert len(long) > 10
+    assert sorted(set(long)) == sorted(long)
+
+
+@pytest.mark.parametrize("n", [300, 3000])
+def test_neither_page_nor_picture_grows_with_the_rows(n: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = pd.DataFrame({"a": rng.random(n)}), rng.normal(size=n)
+    bounds = np.tile([-1.6, 1.6], (n, 1))
+    page = written(tmp_path, audit(y, bounds, X, coverage=0.9, with_excess_risk=False), y, X, methods=bounds)
+    assert len(page) < 300_000
+    assert tables_of(summarize(audit(y, bounds, coverage=0.9), y, X, methods=bounds))["examples"].rows[5:] == []
+
+
+# -- Coverage at other levels ------------------------------------------------------------------------------
+
+
+def test_reliability_is_what_is_covered_at_each_level(models: dict[str, Any], rows: tuple[Any, Any]) -> None:
+    model, (X, y) = models["CQR"], rows
+    table = summarize(model, y, X)["reliability"]
+    levels = [entry["asked"] for entry in table]
+    assert levels[0] == 0.5
+    assert {0.8, 0.9, 0.95} <= set(levels)
+    for entry in table:
+        low, high = model.predict_interval(X, entry["asked"]).T
+        hits = int(((low <= y) & (y <= high)).sum())
+        assert entry["observed"] == hits / 600
+        assert entry["n"] == 600
+        assert entry["lower"] == pytest.approx(stats.beta.ppf(0.025, hits, 601 - hits))
+        assert entry["upper"] == pytest.approx(stats.beta.ppf(0.975, hits + 1, 600 - hits))
+        # What CQR promises holds at each level, but for the luck of 300 calibration rows and 600 of the audit.
+        assert abs(entry["observed"] - entry["asked"]) < 4 * np.sqrt(0.25 * (1 / 300 + 1 / 600))
+
+
+@pytest.mark.filterwarnings("ignore:.*pooled:UserWarning")
+def test_reliability_of_cross_calibration_of_small_groups_and_of_one_level(
+    models: dict[str, Any], rows: tuple[Any, Any], tmp_path: Path
+) -> None:
+    X, y = rows
+    crossed = CQR(SMALL, calibration="cross", random_state=0).fit(X[:200], y[:200])
+    asked = [entry["asked"] for entry in summarize(crossed, y[200:], X[200:])["reliability"]]
+    assert {0.5, 0.9, 0.95} <= set(asked)
+    site = pd.DataFrame({"a": np.linspace(0, 1, 300), "site": ["x"] * 295 + ["y"] * 5})
+    grouped = ICQR(SMALL, partition=GroupPartition("site"), random_state=0).fit(site, site["a"])
+    assert summarize(grouped, site["a"], site)["reliability"][0]["asked"] == 0.5
+    assert "reliability" not in summarize(models["QR"], y, X)  # it has one level
+    assert "reliability" not in sections(written(tmp_path, models["QR"], y, X))
 
 
 # -- What can't be made is left out ----------------------------------------------------------------------
@@ -365,8 +507,7 @@ def test_a_row_of_its_own_in_a_comparison(
 def test_bare_intervals_have_no_parts_of_a_model(tmp_path: Path) -> None:
     y = np.random.default_rng(0).normal(size=200)
     page = written(tmp_path, audit(y, np.full((200, 2), [-2, 2]), coverage=0.9))
-    heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
-    assert heads == ["In numbers", "Worst regions", "Widths", "How it was computed"]
+    assert heads(page) == ["Appendix", "Main measures", "Widths and errors", "How it was computed"]
     assert "Not known here: the intervals came as numbers." in page
     assert "<svg" not in page
 
@@ -375,21 +516,21 @@ def test_bare_intervals_with_their_rows_have_pictures(tmp_path: Path) -> None:
     y = pd.Series(np.random.default_rng(0).normal(size=200), name="sales")
     bounds = np.full((200, 2), [-2.0, 2.0])
     page = written(tmp_path, audit(y, bounds, coverage=0.9), y, methods=bounds)
-    assert re.findall(r'<figure id="picture-(\w+)"', page) == ["widths", "intervals", "residuals"]
+    assert re.findall(r'<figure id="picture-(\w+)"', page) == ["intervals", "widths", "residuals"]
     assert "Prediction intervals for sales" in page
     bounds[0] = -INF, INF
     page = written(tmp_path, audit(y, bounds, coverage=0.9), y, methods=bounds)
-    assert re.findall(r'<figure id="picture-(\w+)"', page) == ["widths"]
+    assert re.findall(r'<figure id="picture-(\w+)"', page) == ["coverage_by_region", "widths"]
     assert "∞" in page
 
 
 def test_a_model_alone_says_what_it_promises(models: dict[str, Any], tmp_path: Path) -> None:
     page = written(tmp_path, models["ICQR"])
-    heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
-    assert heads == ["Groups", "Importance", "Number of groups", "How it was computed"]
+    appendix = ["Appendix", "How the groups were chosen", "Importance of the columns", "How it was computed"]
+    assert heads(page) == ["Groups", *appendix]
+    assert "Rule" in sections(page)["groups"]
     assert "Not checked yet" in page
-    heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", written(tmp_path, models["QR"]))
-    assert heads == ["How it was computed"]
+    assert heads(written(tmp_path, models["QR"])) == ["Appendix", "How it was computed"]
 
 
 @pytest.mark.parametrize("side", ["lower", pytest.param("upper", marks=pytest.mark.slow)])
@@ -414,7 +555,7 @@ def test_rows_may_have_another_form_than_the_training_rows(trained_on_arrays: bo
     page = written(
         tmp_path, audit(target, model, X[400:], with_excess_risk=False), target, forms[1][400:], methods=model
     )
-    assert len(re.findall("<figure ", page)) == 7
+    assert len(re.findall("<figure ", page)) == 8
     assert "<h1>Prediction intervals</h1>" in page
 
 
@@ -442,25 +583,20 @@ def test_the_page_is_whole_and_by_itself(page: str) -> None:
 def test_tables_and_pictures_can_be_read_aloud(page: str) -> None:
     parsed = Page(page)
     assert parsed.tags.count("table") == parsed.tags.count("caption") > 5
-    heads = [(tag, name, value) for tag, name, value in parsed.attributes if tag == "th" and name == "scope"]
-    assert len(heads) == parsed.tags.count("th")
+    scopes = [(tag, name, value) for tag, name, value in parsed.attributes if tag == "th" and name == "scope"]
+    assert len(scopes) == parsed.tags.count("th")
     figures = re.findall(r"<figure.*?</figure>", page, flags=re.DOTALL)
-    assert len(figures) == 6
+    assert len(figures) == 7
     for figure in figures:
         assert 'role="img"' in figure
         assert re.search(r"<svg[^>]*><title>[^<]{20,}</title>", figure)
-    assert [tag for tag in ("header", "nav", "main", "footer") if tag in parsed.tags] == [
-        "header",
-        "nav",
-        "main",
-        "footer",
-    ]
+    assert [parsed.tags.count(tag) for tag in ("header", "main", "footer")] == [1, 1, 1]
     assert re.findall(r"<h(\d)", page)[:2] == ["1", "2"]
 
 
 def test_all_groups_can_be_highlighted(page: str, auto: Any) -> None:
     for group in range(auto.n_groups_):
-        assert page.count(f'data-group="{group}"') == 2  # coverage by group, and the groups' rules
+        assert page.count(f'data-group="{group}"') == 3  # coverage by group, of other methods, and offsets
         for name in ("coverage_by_group", "map", "intervals", "residuals"):
             figure = re.search(rf'<figure id="picture-{name}".*?</figure>', page, flags=re.DOTALL)
             assert figure is not None
@@ -493,7 +629,7 @@ def test_everything_from_data_is_escaped(tmp_path: Path) -> None:
     assert json.loads(embedded[1])["in_detail"] == HOSTILE
 
 
-def test_a_model_predicts_once(rows: tuple[Any, Any], tmp_path: Path) -> None:
+def test_a_model_predicts_once_and_for_other_levels_once_more(rows: tuple[Any, Any], tmp_path: Path) -> None:
     calls: list[int] = []
 
     class Counted:
@@ -505,7 +641,7 @@ def test_a_model_predicts_once(rows: tuple[Any, Any], tmp_path: Path) -> None:
     first, second = (CQR(Counted(), random_state=0).fit(X[:300], y[:300]) for _ in range(2))
     calls.clear()
     written(tmp_path, {"first": first, "second": second}, y[500:], X[500:])
-    assert calls == [100, 100]
+    assert calls == [100, 100, 100]  # the one that is shown in detail once more, for all other levels together
 
 
 def test_rounding_is_no_spread() -> None:

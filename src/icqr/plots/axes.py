@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,12 @@ MOST_SHOWN = 100
 MOST_VALUES = 30
 #: The most frequent categories of a column that are shown; all others are one.
 MOST_CATEGORIES = 12
+#: Positive values that are skewed to the right by more than this have a log axis, if that makes them much less skewed.
+MOST_SKEWED = 1.0
+
+
+#: What the label of a log axis ends with.
+LOG_SCALE = " (log scale)"
 
 
 # -- Words around a picture -------------------------------------------------------------------------------------
@@ -39,6 +46,10 @@ def heading(ax: Axes, title: str, *notes: str) -> None:
         look: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "alignment": "left", "frameon": False}
         look |= {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0, "borderpad": 0.2}
         look |= {"labelspacing": 0.3, "columnspacing": 1.5, "handlelength": 1.8}
+        if (layout := ax.figure.get_layout_engine()) is not None:
+            with warnings.catch_warnings():  # a web page has fonts with all letters
+                warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+                layout.execute(ax.figure)  # names of rows make the picture narrower
         look["title"] = textwrap.fill(note, max(20, int(16 * ax.bbox.width / ax.figure.dpi))) or None
 
         # As many entries side by side as the picture is wide: matplotlib does not wrap a legend.
@@ -50,7 +61,8 @@ def heading(ax: Axes, title: str, *notes: str) -> None:
         # The title keeps the height free; a wide legend must not make the picture narrow.
         box.set_in_layout(False)
         pad = 6 + 72 / ax.figure.dpi * box.get_window_extent().height
-    ax.set_title(title, loc="left", pad=pad)
+    longest = max(12, int(10 * ax.bbox.width / ax.figure.dpi))
+    ax.set_title(textwrap.fill(title, longest, break_long_words=False), loc="left", pad=pad)
 
 
 def name_rows(ax: Axes, names: Sequence[str]) -> None:
@@ -68,6 +80,21 @@ def ink(ax: Axes) -> Any:
 def in_units(quantity: str, y_name: str | None) -> str:
     """Name a quantity that has the target's units."""
     return quantity if y_name in (None, "y") else f"{quantity}, in units of {plain(y_name, 30)}"
+
+
+def suits_log(values: FloatArray) -> bool:
+    """Say whether values need a log axis: all positive, skewed to the right, and their logarithms half as much or less.
+
+    Examples
+    --------
+    >>> prices = np.exp(np.random.default_rng(0).normal(12, 0.5, 1000))
+    >>> suits_log(prices), suits_log(prices - 100_000), suits_log(np.arange(1.0, 100.0))
+    (True, False, False)
+    """
+    if not (values > 0).all():
+        return False
+    skewness, of_logarithms = (pd.Series(each).skew() for each in (values, np.log(values)))
+    return bool(skewness > MOST_SKEWED and abs(of_logarithms) <= skewness / 2)
 
 
 def plain(text: object, longest: int = 40) -> str:
@@ -126,18 +153,21 @@ class AxisColumn:
         The names of the categories, if it holds any.
     dates : bool
         Whether it holds dates.
+    log : bool
+        Whether its axis is logarithmic.
     """
 
     name: str
     values: FloatArray
     categories: tuple[str, ...] = ()
     dates: bool = False
+    log: bool = False
 
     @classmethod
-    def from_values(cls, column: ArrayLike) -> AxisColumn:
+    def from_values(cls, column: ArrayLike, log: bool = False) -> AxisColumn:
         """Place numbers and dates as they are, and anything else by category.
 
-        Frequent categories come in their own order, all others together after them.
+        Frequent categories come in their own order, all others together after them. `log` is for positive numbers.
         """
         name = target_name(column) or "x"
         series = column if isinstance(column, pd.Series) else pd.Series(np.asarray(column))
@@ -146,7 +176,7 @@ class AxisColumn:
             return cls(name, np.asarray(days, dtype=np.float64), dates=True)
         if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
             numbers = series.to_numpy(dtype=float, na_value=np.nan)
-            return cls(name, np.where(np.isfinite(numbers), numbers, np.nan))
+            return cls(name, np.where(np.isfinite(numbers), numbers, np.nan), log=log)
 
         text = series.astype(object).map(str, na_action="ignore")
         ordered = series.cat.categories.map(str) if hasattr(series, "cat") else sorted(text.dropna().unique())
@@ -164,7 +194,7 @@ class AxisColumn:
     @cached_property
     def ends(self) -> tuple[float, float] | None:
         """Where the axis should end if a few of many values are far beyond all others, else None."""
-        if len(self.distinct) <= MOST_SHOWN:
+        if self.log or len(self.distinct) <= MOST_SHOWN:
             return None
         low, high = np.nanquantile(self.values, [0.005, 0.995])
         first, last = self.distinct[[0, -1]]
@@ -201,8 +231,10 @@ class AxisColumn:
 
     def label(self, axis: Axis) -> None:
         """Write name and categories, dates or few values on an axis."""
-        axis.set_label_text(plain(self.name))
-        if self.categories:
+        axis.set_label_text(plain(self.name) + LOG_SCALE * self.log)
+        if self.log:
+            (axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale)("log")
+        elif self.categories:
             slanted = axis is axis.axes.xaxis and sum(map(len, self.categories)) > 30
             look: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
             axis.set_ticks(range(len(self.categories)), [plain(text, 16) for text in self.categories], **look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 import warnings
 import zlib
 from abc import ABC, abstractmethod
@@ -26,6 +27,8 @@ Options: TypeAlias = dict[str, Any]
 #: One fitted model, a list (named by their classes), or a mapping from names to models.
 Models: TypeAlias = IntervalRegressor | list[IntervalRegressor] | Mapping[str, IntervalRegressor]
 
+#: How many letters of an axis label fit into an inch.
+LETTERS_PER_INCH = 11
 #: Who needs matplotlib, and what installs it.
 _NEEDED = "pictures need", "icqr[plot]"
 
@@ -98,11 +101,22 @@ class Display(ABC):
         ax.set_axisbelow(True)
         self._draw(ax)
 
+        # A label that is longer than its axis is broken, but not within a word: a "\$" must stay whole.
+        for axis, length in ((ax.xaxis, ax.bbox.width), (ax.yaxis, ax.bbox.height)):
+            room = max(12, int(LETTERS_PER_INCH * length / ax.figure.dpi))
+            axis.set_label_text(textwrap.fill(axis.get_label_text(), room, break_long_words=False))
+
         # 200 k where matplotlib would write 2.0, and 1e5 where the legend is.
-        from matplotlib.ticker import EngFormatter, ScalarFormatter
+        from matplotlib.ticker import EngFormatter, LogLocator, NullLocator, ScalarFormatter
 
         for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-            if isinstance(axis.get_major_formatter(), ScalarFormatter) and max(map(abs, limits)) >= 10_000:
+            large = max(map(abs, limits)) >= 10_000
+            if axis.get_scale() == "log":  # 1, 2, 5, 10, …; over many decades the powers of ten alone
+                narrow = limits[1] < 1000 * limits[0]
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,)))
+                axis.set_minor_locator(NullLocator())
+                axis.set_major_formatter(EngFormatter() if large else "{x:g}")
+            elif large and isinstance(axis.get_major_formatter(), ScalarFormatter):
                 axis.set_major_formatter(EngFormatter())
         return self
 

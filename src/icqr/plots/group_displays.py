@@ -26,7 +26,7 @@ class ImportanceDisplay(Display):
     """Importance of each column, as a share of all: the weights of the partition.
 
     Lines are ± one standard deviation over the repeats. Columns beyond the `max_features` most important are one bar.
-    If all importances are zero, a sentence says so in place of bars.
+    Columns without any importance have no bar. If all importances are zero, a sentence says so in place of bars.
 
     Attributes
     ----------
@@ -72,10 +72,9 @@ class ImportanceDisplay(Display):
         ordered = table.sort_values("share", ascending=False, kind="stable", ignore_index=True)
         shown = ordered[["feature", "share"]].astype({"feature": object})
         shown["spread"] = ordered["std"] / (float(ordered["mean"].sum()) or 1.0)
+        shown = shown[shown["share"] > 0]
         rest = shown.iloc[max_features:]
-        if not shown["share"].any():
-            shown = shown.iloc[:0]
-        elif len(rest):
+        if len(rest):
             other = {"feature": f"{len(rest)} other columns", "share": rest["share"].sum(), "spread": np.nan}
             shown = pd.concat([shown.iloc[:max_features], pd.DataFrame([other])], ignore_index=True)
         return cls(ordered, shown, max_features).plot(ax)
@@ -102,7 +101,9 @@ class ImportanceDisplay(Display):
         ax.set_xlim(0, 1.15 * (float((share + spread).max()) or 1.0))
         ax.xaxis.set_major_formatter(lambda share, _: percent(share))
         ax.set_xlabel("share of all importance")
-        heading(ax, "Importance of columns", "black line: ± 1 standard deviation over repeats")
+        n_without = int((self.table["share"] == 0).sum())
+        without = f"{n_without} {'column' if n_without == 1 else 'columns'} without any left out" if n_without else ""
+        heading(ax, "Importance of columns", "black line: ± 1 standard deviation over repeats", without)
 
 
 @dataclass(eq=False, repr=False)

@@ -14,7 +14,19 @@ from icqr._predicting import IntervalRegressor
 from icqr._rows import target_name
 from icqr._tables import FloatArray, IntArray
 from icqr.metrics.marginal import check_rows, check_share
-from icqr.plots.axes import AxisColumn, find_column, heading, in_units, ink, percent, plain, sample_note, sample_rows
+from icqr.plots.axes import (
+    LOG_SCALE,
+    AxisColumn,
+    find_column,
+    heading,
+    in_units,
+    ink,
+    percent,
+    plain,
+    sample_note,
+    sample_rows,
+    suits_log,
+)
 from icqr.plots.displays import GREY, WHITE, Display, Options, group_gid, group_numbers, method_look, named_models
 
 if TYPE_CHECKING:
@@ -33,7 +45,8 @@ class IntervalDisplay(Display):
     of x (of equally many rows, at least 20; or one for each of at most `n_bins` values). Targets are points; of more
     than `max_points` a random sample, and the heading says how many. Where values of x are few, points are moved
     sideways; where a few are far beyond all others, the axis ends earlier, and the heading says how many are beyond.
-    Triangles at the edge mark infinite bounds.
+    Triangles at the edge mark infinite bounds. A positive target that is skewed to the right, such as a price, has a
+    log axis; there triangles mark all bounds below a third of the smallest target that is drawn.
 
     Attributes
     ----------
@@ -49,6 +62,8 @@ class IntervalDisplay(Display):
         Names.
     predicted : bool
         Whether centre is a prediction, and not the middle of the interval.
+    log : bool
+        Whether the target's axis is logarithmic.
 
     Examples
     --------
@@ -65,6 +80,7 @@ class IntervalDisplay(Display):
     method: str
     y_name: str
     predicted: bool
+    log: bool
 
     @classmethod
     def from_estimator(
@@ -128,9 +144,12 @@ class IntervalDisplay(Display):
             By default those of a new figure.
         """
         rows = _row_table(y, intervals, prediction, groups)
+        log = suits_log(rows["y"].to_numpy())
         if x is None:
             x = rows["centre"].rename("middle of the interval" if prediction is None else "prediction")
-        column = AxisColumn.from_values(x)
+            column = AxisColumn.from_values(x, log and bool((x > 0).all()))
+        else:
+            column = AxisColumn.from_values(x)
         if len(column.values) != len(rows):
             raise ValueError(f"x must have {len(rows)} values, one per row of y; got {len(column.values)}")
         rows.insert(0, "x", column.values)
@@ -141,19 +160,17 @@ class IntervalDisplay(Display):
         bins = bins.join(rows.groupby(codes)[["lower", "upper", "centre"]].median())  # NaN in a bin without rows
 
         drawn, name = sample_rows(len(rows), max_points), target_name(y) or "y"
-        return cls(rows, bins, drawn, column, method, name, prediction is not None).plot(ax)
+        return cls(rows, bins, drawn, column, method, name, prediction is not None, log).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
         each, shown = len(self.rows) <= MOST_LINES, self.rows.iloc[self.drawn]
         bounds = (self.rows if each else self.bins)[["lower", "upper"]].to_numpy()
 
-        # The axis holds all that is drawn and finite, and a little more.
-        values = np.append(bounds, shown["y"])
-        finite = values[np.isfinite(values)]
-        margin = 0.05 * np.ptp(finite) or 1.0
-        limits = float(finite.min() - margin), float(finite.max() + margin)
+        limits = self._limits(bounds, shown["y"].to_numpy())
+        if self.log:
+            ax.set_yscale("log")
 
-        # Intervals: a line each, or a band; infinite bounds end at the edge of the picture, with a triangle.
+        # Intervals: a line each, or a band; bounds beyond the axis end at the edge of the picture, with a triangle.
         low, high = np.clip(bounds, *limits).T
         if each:
             x, places = self.rows["x"].to_numpy(), shown["x"].to_numpy()
@@ -164,12 +181,13 @@ class IntervalDisplay(Display):
             places = self.column.spread(self.drawn, np.random.default_rng(0))
             self._draw_band(ax, low, high)
         edges = ax.get_xaxis_transform()
-        _mark_infinite(ax, x[np.isinf(bounds[:, 0])], 0.0, "v", "infinite lower bound", edges)
+        below = "lower bound below the axis" if self.log else "infinite lower bound"
+        _mark_infinite(ax, x[bounds[:, 0] < limits[0]], 0.0, "v", below, edges)
         _mark_infinite(ax, x[np.isinf(bounds[:, 1])], 1.0, "^", "infinite upper bound", edges)
         _draw_points(ax, places, shown["y"].to_numpy(), shown, self.rows)
 
         self.column.label(ax.xaxis)
-        ax.set(xlim=self.column.ends, ylim=limits, ylabel=plain(self.y_name))
+        ax.set(xlim=self.column.ends, ylim=limits, ylabel=plain(self.y_name) + LOG_SCALE * self.log)
         missing = int(self.rows["x"].isna().sum())
         heading(
             ax,
@@ -178,6 +196,18 @@ class IntervalDisplay(Display):
             f"{missing:,} rows without {plain(self.column.name, 20)} left out" if missing else "",
             sample_note(self.drawn, len(self.rows), self.column),
         )
+
+    def _limits(self, bounds: FloatArray, y: FloatArray) -> tuple[float, float]:
+        """Return where the target's axis ends: it holds all that is drawn and finite, and a little more."""
+        values = np.append(bounds, y)
+        finite = values[np.isfinite(values)]
+        if not self.log:
+            margin = 0.05 * np.ptp(finite) or 1.0
+            return float(finite.min() - margin), float(finite.max() + margin)
+        # A lower bound near 0 or below would squeeze all else.
+        low, high = max(finite.min(), y.min() / 3), finite.max()
+        margin = (high / low) ** 0.05
+        return float(low / margin), float(high * margin)
 
     def _draw_band(self, ax: Axes, low: FloatArray, high: FloatArray) -> None:
         """Draw the medians of the bounds in each bin, and of the prediction."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -25,6 +26,8 @@ from icqr.regressors import QR
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: Two blanks would be one on a web page.
+EN_SPACE = "\u2002"
 #: One array of intervals, or a mapping from methods to arrays.
 Intervals: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 
@@ -48,6 +51,8 @@ class GroupCoverageDisplay(Display):
         How many groups are drawn.
     names : mapping
         What groups are called, where that is not their label.
+    kind : str
+        What the groups are: "group" or, for example, "region".
 
     Examples
     --------
@@ -63,6 +68,7 @@ class GroupCoverageDisplay(Display):
     coverage: float
     max_groups: int = 40
     names: Mapping[Hashable, str] = field(default_factory=dict)
+    kind: str = "group"
 
     @classmethod
     def from_estimator(
@@ -169,14 +175,15 @@ class GroupCoverageDisplay(Display):
 
         sizes = self.table.drop_duplicates("group").set_index("group")["n"]
         known = {-1: "no known group", **self.names}
-        names = [f"{plain(known.get(label, label), 28)}  n = {sizes[label]:,}" for label in shown]
-        name_rows(ax, [f"all  n = {self.overall['n'].iloc[0]:,}", *names])
+        longest = min(28, int(5.8 * ax.bbox.width / ax.figure.dpi))  # narrow pictures have no room for long names
+        names = [f"{plain(known.get(label, label), longest)}{EN_SPACE}n = {sizes[label]:,}" for label in shown]
+        name_rows(ax, [f"all{EN_SPACE}n = {self.overall['n'].iloc[0]:,}", *names])
         ax.set_ylim(len(shown) + 0.6, -0.6)
         ax.xaxis.set_major_formatter(lambda share, _: percent(share))
         ax.set_xlabel("coverage")
         n_groups = self.table["group"].nunique(dropna=False)
-        part = f"the {len(shown)} least covered of {n_groups} groups; " if len(shown) < n_groups else ""
-        heading(ax, "Coverage by group", f"{part}exact 95 % intervals; open: promise outside")
+        part = f"the {len(shown)} least covered of {n_groups} {self.kind}s; " if len(shown) < n_groups else ""
+        heading(ax, f"Coverage by {self.kind}", f"{part}exact 95 % intervals; open: promise outside")
 
 
 @dataclass(eq=False, repr=False)
@@ -218,23 +225,12 @@ class ReliabilityDisplay(Display):
         models, X, y
             As in :meth:`GroupCoverageDisplay.from_estimator`.
         levels : list of float, optional
-            Coverages to ask for; by default 13 from 0.1 to 0.99 and the model's own, as far as every group has
-            calibration rows enough. QR only has its own.
+            Coverages to ask for; by default those that :func:`reliability` chooses of 13 from 0.1 to 0.99.
         ax : matplotlib Axes, optional
             By default those of a new figure.
         """
-        parts = {}
-        for name, model in named_models(models).items():
-            if isinstance(model, QR):
-                coverages = [model.coverage]
-            elif levels is None:
-                used = model.calibration_.sizes[:-1] > 0
-                coverages = sorted({*COVERAGES, float(model.coverage)})
-                coverages = [level for level in coverages if not model.calibration_.too_small(level)[:-1][used].any()]
-            else:
-                coverages = list(levels)
-            parts[name] = _reliability(y, model.predict_interval(X, coverages), coverages)
-        return cls(_by_method(parts)).plot(ax)
+        named = named_models(models)
+        return cls(_by_method({name: reliability(model, X, y, levels) for name, model in named.items()})).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -274,8 +270,36 @@ class ReliabilityDisplay(Display):
 
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda share, _: percent(share))
-        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="coverage asked for", ylabel="coverage observed")
+        # Both axes alike, and no longer than what is drawn: small distances must be seen.
+        lowest = math.floor(20 * min(self.table["asked"].min(), self.table["lower"].min())) / 20
+        ax.set(xlim=(lowest, 1), ylim=(lowest, 1), xlabel="coverage asked for", ylabel="coverage observed")
         heading(ax, "Reliability", "bands: exact 95 % intervals")
+
+
+def reliability(
+    model: IntervalRegressor, X: ArrayLike, y: ArrayLike, levels: Sequence[float] | None = None
+) -> pd.DataFrame:
+    """Return what a model covers at each of several levels: a row per level, as in `ReliabilityDisplay.table`.
+
+    By default at those for which each group has calibration rows enough, if it has enough at the model's own level.
+    QR only has its own.
+
+    Examples
+    --------
+    >>> from icqr import Naive
+    >>> from sklearn.linear_model import LinearRegression
+    >>> X, y = np.arange(40.0)[:, None], np.arange(40.0) % 4
+    >>> model = Naive(LinearRegression(), random_state=0).fit(X, y)
+    >>> reliability(model, X, y, [0.5, 0.9])["asked"].tolist()
+    [0.5, 0.9]
+    """
+    if isinstance(model, QR):
+        levels = [model.coverage]
+    elif levels is None:
+        own, calibration = float(model.coverage), model.calibration_
+        large = ((calibration.sizes > 0) & ~calibration.too_small(own))[:-1]
+        levels = [level for level in sorted({*COVERAGES, own}) if not calibration.too_small(level)[:-1][large].any()]
+    return _reliability(y, model.predict_interval(X, list(levels)), levels)
 
 
 def _reliability(y: ArrayLike, intervals: ArrayLike, levels: Sequence[float]) -> pd.DataFrame:

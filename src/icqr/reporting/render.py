@@ -14,13 +14,11 @@ from numpy.typing import ArrayLike
 
 from icqr._files import replacing
 from icqr._messages import imported
-from icqr._sheet import unbroken
+from icqr._sheet import Sheet, unbroken
 from icqr.auditing.findings import as_json
-from icqr.reporting.report_tables import tables_of
+from icqr.reporting.report_tables import other_methods, tables_of
 from icqr.reporting.summary import STATUS_WORDS, Subject, gather, summary_of
 
-#: So many sentences are shown at once, of one method or a comparison and of each of several; the others on demand.
-MOST_SENTENCES, MOST_OF_EACH = 8, 3
 #: What JSON may hold and a web page would read as markup, or an old browser as the end of a line.
 _NOT_IN_A_PAGE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
@@ -39,11 +37,11 @@ def report(
 ) -> Path:
     """Write a report that anyone can open: one HTML file, which loads nothing from elsewhere.
 
-    It begins with the verdict in one sentence and the table of methods; then come coverage by group, the worst regions
-    in words, the groups with their rules and offsets, how they were chosen, importance, the choice of k, widths, and
-    how all of it was computed. Parts for which nothing was given are left out. Of several models the first with more
-    than one group is shown in detail. The file is written under another name and renamed at the end, so that an error
-    leaves an older report as it was.
+    It begins with the answer in one sentence, five example rows with their intervals, and coverage by group (or by
+    region, if there are no groups). All else is an appendix, which is folded on a screen and open on paper: the methods
+    compared, reliability, regions, groups and how they were chosen, importance, widths, and how all of it was computed.
+    Parts for which nothing was given are left out. The file is written under another name and renamed at the end, so
+    that an error leaves an older report as it was.
 
     Parameters
     ----------
@@ -89,6 +87,12 @@ def report(
     summary = summary_of(evidence, title, about, seconds)
     numbers = as_json(summary)
 
+    # Regions, if there are any, are at the top for want of groups; their tables are numbered as methods are.
+    tables = tables_of(summary)
+    region_tables = {method: f"regions-{place}" for place, method in enumerate(evidence.audits)}
+    region_tables = {method: name for method, name in region_tables.items() if len(tables[name].rows) > 1}
+    main_regions = None if "coverage_by_group" in tables else region_tables.get(evidence.main)
+
     style, script, template = (
         resources.files("icqr.reporting").joinpath(name).read_text(encoding="utf-8")
         for name in ("style.css", "script.js", "template.html")
@@ -101,11 +105,13 @@ def report(
     page = environment.from_string(template).render(
         summary=summary,
         status=STATUS_WORDS[summary["verdict"]["status"]],
-        tables=tables_of(summary),
+        tables=tables,
         pictures=pictures_of(evidence, summary),
         main=evidence.main,
-        most_sentences=MOST_SENTENCES,
-        most_of_each=MOST_SENTENCES if len(evidence.audits) < 2 else MOST_OF_EACH,
+        others=other_methods(summary),
+        without=without,
+        main_regions=main_regions,
+        other_regions=[name for name in region_tables.values() if name != main_regions],
         style=style,
         script=script,
         # The page's policy lets only the script with this hash run.
@@ -117,6 +123,11 @@ def report(
             with replacing(file) as part, part.open("x", encoding="utf-8", errors="replace", newline="\n") as stream:
                 stream.write(text)
     return page_path
+
+
+def without(sheet: Sheet, labels: list[str]) -> Sheet:
+    """Return a table without the columns of these labels."""
+    return sheet.select(column.label for column in sheet.columns if column.label not in labels)
 
 
 def _checked_path(name: str, path: str | os.PathLike[str]) -> Path:

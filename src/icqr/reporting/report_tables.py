@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 from icqr._rules import LEAST_FIDELITY
@@ -14,8 +16,6 @@ from icqr.cross import CROSS, CROSS_APPROXIMATE
 
 #: The most important columns have a row of their own in the table of importances.
 MOST_COLUMNS = 20
-#: So many methods leave no room for the interval and the width of the one that is shown in detail.
-MANY_METHODS = 5
 MEASURES = {
     "coverage": "coverage (points)",
     "mean_width": "mean width",
@@ -34,6 +34,8 @@ DIFFICULTY = (
     "Difficulty is how far a row's bounds are likely to miss before calibration, predicted from its columns; a rule "
     "says which rows are mostly in the group."
 )
+BAND = "The share covered in nine of ten calibrations with this number of rows."
+RULE = "What the group's rows have in common, and nearly no others."
 OTHER_GROUPS = "Methods with other groups, or with none, promise nothing for these."
 
 #: Part of the summary: dicts with the same keys.
@@ -52,6 +54,7 @@ class Head(NamedTuple):
 def tables_of(summary: dict[str, Any]) -> dict[str, Sheet]:
     """Return the tables for which the summary has numbers, by name."""
     makers = {
+        "examples": _example_sheets,
         "methods": _method_sheets,
         "differences": _difference_sheets,
         "coverage_by_group": _coverage_sheets,
@@ -60,6 +63,7 @@ def tables_of(summary: dict[str, Any]) -> dict[str, Sheet]:
         "selection": _selection_sheets,
         "importance": _importance_sheets,
         "widths": _width_sheets,
+        "reliability": _reliability_sheets,
     }
     sheets = (sheet for part, make in makers.items() if part in summary for sheet in make(summary))
     return {sheet.name: sheet for sheet in sheets}
@@ -88,6 +92,74 @@ def verdict_cell(verdict: str) -> Cell:
     """Return a verdict with its tone; it is sorted with the worst first."""
     tones = {UNDER: "under", OVER: "over", LUCK: "luck", UNKNOWN: "unknown", HOLDS: "holds"}
     return Cell("too few rows" if verdict == UNKNOWN else verdict, list(tones).index(verdict), tones[verdict])
+
+
+# -- Examples -------------------------------------------------------------------------------------------
+
+
+def _example_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
+    """Make the table of example rows: first what is predicted and what happened, then what kind of row it is."""
+    shown, names = (
+        summary["examples"],
+        {entry["group"]: entry["name"] for entry in summary.get("coverage_by_group", [])},
+    )
+    rows, keys = shown["rows"], ("prediction", "lower", "upper", "y")
+    numbers = iter(aligned(row[key] for row in rows for key in keys))  # all with equally many decimals
+    columns = [_as_in_the_data(values) for values in zip(*(row["values"] for row in rows), strict=True)]
+    entries: list[dict[str, Any]] = []
+    for row in rows:
+        prediction, lower, upper, y = (next(numbers) for _ in keys)
+        entries.append(
+            {
+                "prediction": prediction,
+                "interval": _interval_cell(lower, upper),
+                "y": cell(int(row["y"])) if float(row["y"]).is_integer() else y,
+                "inside": "yes" if row["covered"] else "no, above" if row["y"] > row["upper"] else "no, below",
+                "group": names.get(row["group"]),
+                **{f"column-{place}": column[len(entries)] for place, column in enumerate(columns)},
+            }
+        )
+    heads = [Head("Prediction", "prediction", Cell._make)] if shown["predicted"] else []
+    heads += [Head("Interval", "interval", Cell._make), Head("What happened", "y", Cell._make)]
+    heads += [Head("Inside", "inside"), Head("Group", "group")]
+    heads += [Head(name, f"column-{place}", Cell._make) for place, name in enumerate(shown["columns"])]
+    target = summary["computed"]["data"].get("target")
+    units = f", in units of {target}" if target not in (None, "y") else ""
+    of_method = f" of {summary['in_detail']}" if len(summary["methods"]) > 1 else ""
+    caption = f"{promise(summary['promised'])} intervals{of_method}{units}"
+    note = "From a small to a large prediction, chosen by its rank alone, whether what happened is inside or not."
+    yield _sheet("examples", caption, entries, heads, note)
+
+
+def _interval_cell(lower: Cell, upper: Cell) -> Cell:
+    """Return an interval in words, sorted by its lower bound."""
+    is_open = lower.value == -math.inf, upper.value == math.inf
+    words = {(True, True): "any value", (True, False): f"at most {upper.text}", (False, True): f"at least {lower.text}"}
+    return Cell(words.get(is_open, f"{lower.text} to {upper.text}"), lower.value)
+
+
+def _as_in_the_data(values: Sequence[Any]) -> list[Cell]:
+    """Return a feature's cells; whole numbers without commas: they may be years or postal codes."""
+    known = [value for value in values if value is not None]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
+        return [cell(value) for value in values]
+    if not all(float(value).is_integer() for value in known):
+        cells = aligned(values)
+        zeros = min(
+            len(one.text) - len(one.text.rstrip("0")) if "." in one.text else 0 for one in cells if one.text != MISSING
+        )
+        return [one._replace(text=one.text[: len(one.text) - zeros]) if one.text != MISSING else one for one in cells]
+    return [cell(None) if value is None else Cell(f"{value:.0f}".replace("-", "\u2212"), value) for value in values]
+
+
+def _reliability_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
+    heads = [
+        Head("Asked for", "asked", lambda level: Cell(promise(level).replace(" ", "\u00a0"), level)),
+        Head("Covered", "observed", share),
+        Head("95 % interval", "lower upper", span, "What the true share covered very likely is (exact interval)."),
+    ]
+    caption = f"What {summary['in_detail']} covers at several levels, all from one fit"
+    yield _sheet("reliability", caption, summary["reliability"], heads)
 
 
 # -- Methods ---------------------------------------------------------------------------------------------
@@ -188,28 +260,38 @@ def _coverage_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
         entries.append({**group, **group["methods"][main], **covered})
 
     interval = f"What the true share covered by the method in detail very likely is ({SURE})."
-    heads = [Head("Group", "name"), Head("Rows", "n")]
+    rules = {group["group"]: group["rule"] for group in summary.get("groups", [])}
+    for entry in entries:  # a group of the user's own is named by its rule
+        rule = rules.get(entry["group"]) if entry["kind"] == "model group" else None
+        entry["rule"] = None if rule == entry["name"] else rule
+    heads = [Head("Group", "name"), Head("Rule", "rule", cell, RULE), Head("Rows", "n")]
     heads += [Head(name if several else "Covered", f"method-{j}", share) for j, name in enumerate(methods)]
     heads += [
         Head("95 % interval", EXACT_INTERVAL, span, interval),
         Head(f"Verdict on {main}" if several else "Verdict", "verdict", verdict_cell),
         Head("Mean width", "mean_width", aligned),
     ]
-    if len(methods) >= MANY_METHODS:  # no room; the table of all regions has these
-        heads = [head for head in heads if head.label not in ("95 % interval", "Mean width")]
-    if not several:
-        band = "The share covered in nine of ten calibrations with this number of rows."
-        heads.append(Head("Calibration can give", "band_lower band_upper", span, band))
-
     own = [entry for entry in entries if entry["kind"] == "model group" and several]
-    which = "These" if len(own) == len(entries) else f"The first {sum(entry['group'] >= 0 for entry in own)}"
-    note = f"{which} groups are those of {main}. {OTHER_GROUPS}" if own else ""
+    which = "groups" if len(own) == len(entries) else f"first {sum(entry['group'] >= 0 for entry in own)} groups"
     caption = f"Coverage by group, {promise(summary['promised'])} promised"
-    yield _sheet("coverage_by_group", caption, entries, heads, note, [entry["group"] for entry in entries])
+    caption += f"; the {which} are those of {main}" if own else ""
+    note = OTHER_GROUPS if own else ""
+    numbers = [entry["group"] for entry in entries]
+    yield _sheet("coverage_by_group", caption, entries, heads, note, numbers)
+    others = {f"method-{j}": name for j, name in enumerate(methods) if name in other_methods(summary)}
+    if others:
+        heads = [Head("Group", "name"), *(Head(name, key, share) for key, name in others.items())]
+        yield _sheet("coverage_of_others", "The other methods in the same groups", entries, heads, groups=numbers)
+
+
+def other_methods(summary: dict[str, Any]) -> list[str]:
+    """Return the methods besides the one in detail and the one that all are compared with."""
+    compared = list(dict.fromkeys(entry["method"] for entry in summary.get("differences", [])))
+    return [name for name in compared if name != summary["in_detail"]]
 
 
 def _audit_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
-    """Make, for each method, the table of all regions and that of its coverage by width."""
+    """Make the table of all regions for each method, and for the one in detail that of its coverage by width."""
     regions = [
         Head("Region", "region"),
         Head("Found as", "kind"),
@@ -226,23 +308,35 @@ def _audit_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
         Head("Covered", "coverage", share),
         Head("95 % interval", EXACT_INTERVAL, span),
     ]
+    several = len(summary["audits"]) > 1
     for place, (method, audit) in enumerate(summary["audits"].items()):
-        caption = f"All regions that {method} was judged in, worst first"
-        yield _sheet(f"regions-{place}", caption, audit["regions"], regions, REGIONS_NOTE)
-        caption = f"{method}: coverage by width of the interval"
-        yield _sheet(f"strata-{place}", caption, audit["size_strata"], strata)
+        caption = (
+            f"Regions{f' of {method}' if several else ''}, the worst first; {promise(summary['promised'])} promised"
+        )
+        yield _sheet(f"regions-{place}", caption, _numbered(audit["regions"]), regions, REGIONS_NOTE)
+    main = summary["in_detail"]
+    bins = summary["audits"][main]["size_strata"]
+    yield _sheet("strata", f"Coverage by width of the interval{f', {main}' if several else ''}", bins, strata)
+
+
+def _numbered(regions: Entries) -> list[dict[str, Any]]:
+    """Return regions with their number, as in pictures, before their name."""
+    numbers = count(1)
+    named = (r["region"] if r["kind"] == "all rows" else f"{next(numbers)}. {r['region']}" for r in regions)
+    return [{**region, "region": name} for region, name in zip(regions, named, strict=True)]
 
 
 # -- How groups came about ---------------------------------------------------------------------------------
 
 
 def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
-    entries = []
+    entries, bands = [], {entry["group"]: entry for entry in summary.get("coverage_by_group", [])}
     for group in summary["groups"]:  # a rule that is rough needs more words
         rough = group["fidelity"] < LEAST_FIDELITY
         words = {
             "name": f"group {group['group']}",
             "features": (group["features"] or None) if rough else None,
+            **{key: bands.get(group["group"], {}).get(key) for key in ("band_lower", "band_upper")},
             "exception": group["guarantee"] if group["guarantee"] in (POOLED, INFINITE, REFUSED) else None,
         }
         entries.append({**group, **words})
@@ -257,18 +351,19 @@ def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     apart = "Where the rule is rough: the columns whose mean differs most from all."
     heads = [
         Head("Group", "name"),
-        Head("Rule", "rule", cell, "What the group's rows have in common, and nearly no others."),
+        Head("Rule", "rule", cell, RULE),
         *offsets,
         Head("Promised", "promised", lambda least: share(least) if least else Cell("none", 0.0), average),
         Head("Exception", "exception"),
         Head("Calibration rows", "n"),
+        Head("Calibration can give", "band_lower band_upper", span, BAND),
         Head("Rule fits", "fidelity", share, "Rows with both rule and group, of those with either."),
         Head("What sets it apart", "features", cell, apart),
         Head("Two of its rows", "examples", cell, "Their values in the columns that count most."),
     ]
     note = DIFFICULTY if any(entry["rule"].startswith("difficulty ") for entry in entries) else ""
     numbers = [int(entry["group"]) for entry in entries]
-    yield _sheet("groups", "Groups, their rules and offsets", entries, heads, note, numbers)
+    yield _sheet("groups", "Groups and their offsets", entries, heads, note, numbers)
 
 
 def _selection_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:

@@ -96,16 +96,63 @@
     if (event.key === "Escape" && pinned !== null) pin(pinned);
   });
 
-  // -- What is larger than its box can be scrolled by keyboard ---------------------------------------
-  function reach() {
-    for (const box of document.querySelectorAll(".scroll")) {
-      if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
-      else box.removeAttribute("tabindex");
-    }
+  // -- What is larger than its box shows it, and can be scrolled by keyboard --------------------------
+  const boxes = document.querySelectorAll(".scroll");
+
+  function shade(box) {
+    const right = box.scrollWidth - box.clientWidth, below = box.scrollHeight - box.clientHeight;
+    const edge = box.parentElement.classList;
+    edge.toggle("wide", right > 1);
+    edge.toggle("more-right", right - box.scrollLeft > 1);
+    edge.toggle("more-below", below - box.scrollTop > 1);
+    if (right > 1 || below > 1) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
   }
+
+  for (const box of boxes) {
+    const words = document.createElement("p");
+    words.className = "sideways";
+    words.textContent = "Scroll sideways for more columns →";
+    box.before(words);
+    box.addEventListener("scroll", () => shade(box), { passive: true });
+  }
+  const reach = () => boxes.forEach(shade);
   window.addEventListener("resize", reach);
   document.addEventListener("toggle", reach, true);
   reach();
+
+  // -- The appendix opens as a whole, for a link into it, and on paper ---------------------------------
+  const parts = Array.from(document.querySelectorAll(".part"));
+  const all = document.getElementById("all");
+  all.hidden = false;
+
+  function name() {
+    const open = parts.every((part) => part.open);
+    all.textContent = open ? "Fold all" : "Show all";
+    all.setAttribute("aria-expanded", String(open));
+  }
+
+  all.addEventListener("click", () => {
+    const open = !parts.every((part) => part.open);
+    for (const part of parts) part.open = open;
+  });
+  document.addEventListener("toggle", name, true);
+
+  function follow() {
+    const part = parts.find((part) => `#${part.id}` === location.hash);
+    if (part) part.open = true;
+  }
+  window.addEventListener("hashchange", follow);
+  follow();
+
+  let folded = [];
+  window.addEventListener("beforeprint", () => {
+    folded = parts.filter((part) => !part.open);
+    for (const part of folded) part.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const part of folded) part.open = false;
+  });
 
   // -- The numbers as a file -----------------------------------------------------------------------
   const save = document.getElementById("save");

@@ -24,6 +24,7 @@ from icqr.auditing.verdicts import HOLDS, LUCK, OVER, UNDER, UNKNOWN, definition
 from icqr.cross import CrossCertificate
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
+from icqr.reporting.examples import examples, reliability_of
 from icqr.reporting.origins import (
     choice_of_k,
     importance_sentence,
@@ -90,7 +91,8 @@ def summarize(
         groups, importance and pictures are of: of several, the one to use), `computed`. Of checked rows: `verdicts`
         (what each one means), `methods` (the main numbers of each), `findings`, `audits`, `widths`; of several methods
         `answer` (which one to use, why, how sure), `differences` and `remarks` (sentences on methods that are fitted in
-        a way of their own); of groups `coverage_by_group`; of a model `groups`, `importance` and `importance_sentence`,
+        a way of their own); of groups `coverage_by_group`; if rows are given `examples` (five of them) and, of a model,
+        `reliability` (coverage at several levels); of a model `groups`, `importance` and `importance_sentence`,
         `choice_of_k`; of each model that chose its partition, `selection`. `seconds`, if given.
 
     Examples
@@ -138,6 +140,8 @@ def summary_of(
         "promised": evidence.coverage,
         "in_detail": evidence.main,
         **_checked_parts(evidence),
+        "examples": examples(evidence),
+        "reliability": reliability_of(evidence),
         "groups": model.groups_ if model is not None and model.n_groups_ > 1 else None,
         "importance": getattr(model, "importances_", None),
         "importance_sentence": None if model is None else importance_sentence(model),
