@@ -877,7 +877,7 @@ def test_odd_columns_are_noted(icqr: Run) -> None:
     code, _, err = icqr("fit", "sales.csv", "--target", "price", *QUICK, "--out", "model.icqr")
     assert code == 0
     assert err.splitlines() == [
-        "note: column 'day' holds dates: they are taken as days since 1970-01-01",
+        "note: column 'day' holds dates",
         "note: columns without any value, which say nothing: 'nothing'",
         "note: columns with the same value in all rows, which say nothing: 'same'",
         "note: columns that seem to number the rows; if so, --ignore them: 'id'",

@@ -36,7 +36,6 @@ FRAME = pd.DataFrame(
         "price": [500.0, 650.5, 700.25, 1200.0],
     }
 )
-DAYS = [19723.0, 19724.0, 19782.0, 20088.0]
 
 
 def text_of(frame: pd.DataFrame, **options: Any) -> str:
@@ -101,9 +100,13 @@ def test_the_same_table_from_every_format(how: str, read: Read) -> None:
     else:
         content, written = FORMATS[how]
     table = read(content, written)
-    pd.testing.assert_frame_equal(table.frame, FRAME.assign(sold=DAYS), check_dtype=False)
-    assert table.frame.dtypes[["size", "sold", "price"]].astype(str).tolist() == ["float64"] * 3
-    assert table.notes == ["column 'sold' holds dates: they are taken as days since 1970-01-01"]
+    pd.testing.assert_frame_equal(table.frame, FRAME, check_dtype=False)
+    assert table.frame.dtypes[["size", "sold", "price"]].astype(str).tolist() == [
+        "float64",
+        "datetime64[us]",
+        "float64",
+    ]
+    assert table.notes == ["column 'sold' holds dates"]
 
 
 @pytest.mark.parametrize("how", ["csv", "gzip", "parquet", "json lines"])
@@ -323,21 +326,22 @@ def test_a_point_that_may_separate_thousands_is_noted(values: list[str], noted: 
 
 
 @pytest.mark.parametrize(
-    ("dates", "written", "days"),
+    ("dates", "written", "first", "second"),
     [
-        (["31.01.2024", "01.02.2024"], "%d.%m.%Y", [19753, 19754]),
-        (["01/31/2024 12:00", "02/01/2024 00:00"], "%m/%d/%Y %H:%M", [19753.5, 19754]),
-        (["20240131T000000", "20240201T120000"], "%Y%m%dT%H%M%S", [19753, 19754.5]),
-        (["31 Jan 2024", "1 Feb 2024"], "%d %b %Y", [19753, 19754]),
-        (["2024-01-31T06:00:00Z", "2024-02-01T00:00:00Z"], None, [19753.25, 19754]),
-        (["2024-01-31T06:00:00.123456789", "2024-02-01T00:00:00"], None, [19753.25, 19754]),
+        (["31.01.2024", "01.02.2024"], "%d.%m.%Y", "2024-01-31", "2024-02-01"),
+        (["01/31/2024 12:00", "02/01/2024 00:00"], "%m/%d/%Y %H:%M", "2024-01-31 12:00", "2024-02-01"),
+        (["20240131T000000", "20240201T120000"], "%Y%m%dT%H%M%S", "2024-01-31", "2024-02-01 12:00"),
+        (["31 Jan 2024", "1 Feb 2024"], "%d %b %Y", "2024-01-31", "2024-02-01"),
+        (["2024-01-31T06:00:00Z", "2024-02-01T01:00+0100"], None, "2024-01-31 06:00", "2024-02-01"),
+        (["2024-01-31T06:00:00.123456789", "2024-02-01T00:00:00"], None, "2024-01-31 06:00:00.123456", "2024-02-01"),
+        (["2024-01-31", ""], None, "2024-01-31", None),
     ],
 )
-def test_dates_become_days(dates: list[str], written: str | None, days: list[float], read: Read) -> None:
+def test_dates_are_read(dates: list[str], written: str | None, first: str, second: str | None, read: Read) -> None:
     table = read(text_of(pd.DataFrame({"d": dates, "y": 1})), {"date_format": written})
-    assert table.frame["d"].tolist() == pytest.approx(days, abs=1e-5)
-    how = "" if written is None else f" ({written})"
-    assert table.notes == [f"column 'd' holds dates{how}: they are taken as days since 1970-01-01"]
+    expected = pd.Series([pd.Timestamp(first), pd.Timestamp(second)], dtype="datetime64[us]", name="d")
+    pd.testing.assert_series_equal(table.frame["d"], expected)
+    assert table.notes == [f"column 'd' holds dates{'' if written is None else f' ({written})'}"]
 
 
 @pytest.mark.parametrize(
@@ -367,10 +371,10 @@ def test_dates_that_can_not_be_told_are_refused(dates: list[str], written: str |
     assert said in str(error.value)
 
 
-def test_text_dates_in_parquet_become_days(read: Read) -> None:
+def test_text_dates_in_parquet_are_read(read: Read) -> None:
     table = read(pd.DataFrame({"d": ["2024-01-31", "2024-02-01"], "y": 1}).to_parquet())
-    assert table.frame["d"].tolist() == [19753, 19754]
-    assert table.notes == ["column 'd' holds dates: they are taken as days since 1970-01-01"]
+    assert table.frame["d"].tolist() == [pd.Timestamp("2024-01-31"), pd.Timestamp("2024-02-01")]
+    assert table.notes == ["column 'd' holds dates"]
 
 
 def test_dates_with_another_text_among_them_are_noted(read: Read) -> None:
@@ -419,6 +423,7 @@ def test_kinds_of_columns_in_parquet(tmp_path: Path) -> None:
         "half true": pa.array([True, None]),
         "empty": pa.nulls(2),
         "zoned": pa.array([0, 43_200], pa.timestamp("s", "Europe/Berlin")),
+        "day": pa.array([1, None], pa.date32()),
         "time": pa.array([0, 43_200], pa.time32("s")),
         "duration": pa.array([86_400, None], pa.duration("s")),
         "small": pa.array([1, None], pa.uint8()),
@@ -426,18 +431,21 @@ def test_kinds_of_columns_in_parquet(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(columns), tmp_path / "data.parquet")
     table = read_data(str(tmp_path / "data.parquet"), TextFormat())
-    assert {name: table.frame[name].fillna(-1).tolist() for name in table.frame} == {
+    values = {name: table.frame[name].astype(object) for name in table.frame}
+    assert {name: column.where(column.notna(), -1).tolist() for name, column in values.items()} == {
         "decimal": [1.0, 2.0],
         "category": ["a", "b"],
         "half true": [1.0, -1.0],
         "empty": [-1.0, -1.0],
-        "zoned": [0.0, 0.5],
+        "zoned": [pd.Timestamp("1970-01-01"), pd.Timestamp("1970-01-01 12:00")],
+        "day": [pd.Timestamp("1970-01-02"), -1],
         "time": [0.0, 0.5],
         "duration": [1.0, -1.0],
         "small": [1.0, -1.0],
     }
     assert [note.partition(":")[0] for note in table.notes] == [
         "column 'zoned' holds dates",
+        "column 'day' holds dates",
         "column 'time' holds times of day",
         "column 'duration' holds durations",
     ]

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of the estimator contract: all pass, none is expected to fail."""
+"""scikit-learn's own checks of the estimator contract: all pass, but one that asks for an error where we want none."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import QuantileRegressor, Ridge
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from icqr import CQR, ICQR, QR, Naive
@@ -47,6 +47,13 @@ def test_the_contract_of_scikit_learn_is_kept(estimator: Any, check: Any) -> Non
 @parametrize_with_checks([quick(QR), quick(CQR)])
 def test_the_other_methods_keep_it_too(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+# The names are kept, but not the order: columns are found by their names. The check is not among those above, which
+# scikit-learn asks of everybody.
+@pytest.mark.xfail(raises=AssertionError, reason="columns in another order are brought into order; others are left out")
+def test_columns_in_another_order_are_an_error() -> None:
+    check_dataframe_column_names_consistency("Naive", quick(Naive))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -286,9 +286,13 @@ def test_evaluation_rows_are_encoded_like_training_rows(params):
 
 
 @pytest.mark.parametrize("name", ["eval_set", "X_val", "eval_X"])
-def test_evaluation_rows_have_their_columns_in_the_same_order(name):
-    new = NEW[NEW.columns[::-1]]
-    with pytest.raises(ValueError, match="X must have the columns it had in fit, in the same order"):
+def test_evaluation_rows_have_their_columns_brought_into_order(name):
+    for new in (NEW, NEW[NEW.columns[::-1]]):
+        rows = fit_params_of(LGBMRegressor(), {name: [(new, [0])] if name == "eval_set" else new})[name]
+        rows = rows[0][0] if name == "eval_set" else rows
+        assert list(rows.columns) == list(FRAME.columns)
+    new = NEW.drop(columns="city")
+    with pytest.raises(ValueError, match=r"X lacks columns that it had in fit: 'city'"):
         fit_params_of(LGBMRegressor(), {name: [(new, [0])] if name == "eval_set" else new})
 
 

@@ -55,7 +55,7 @@ def fidelity(rule: str, X: pd.DataFrame, inside: Any) -> float:
 )
 def test_words_and_rows_of_a_condition_agree(condition: Within | Equals, text: str, expected: list[bool]) -> None:
     values = np.array([[1, 0, 0], [2, 3600, 1], [2.5, 7200, 1], [np.nan, np.nan, np.nan]])
-    columns = [Column("a"), Column("day", is_date=True), Column("city", ["Bern", "Rom"])]
+    columns = [Column("a"), Column("day", unit="s"), Column("city", ["Bern", "Rom"])]
     assert words((condition,), columns) == text
     assert condition.mask(values).tolist() == expected
     assert words((condition, Equals(2, 0)), columns) == f"{text} and city = Bern"
@@ -176,13 +176,42 @@ def test_a_category_or_nothing() -> None:
 
 
 def test_columns_that_are_no_numbers_or_categories_are_not_used() -> None:
-    X = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=100), "any": [{}] * 100, "x": np.arange(100)})
+    durations = pd.to_timedelta(np.arange(100), unit="D")
+    X = pd.DataFrame({"day": durations, "any": [{}] * 100, "x": np.arange(100)})
     labels = (np.arange(100) > 40).astype(int)
     weights = np.array([3.0, 2.0, 1.0])
     assert describe_groups(X, labels, 2, weights)["rule"].tolist() == ["x ≤ 40", "x > 40"]
     nothing = describe_groups(X[["day", "any"]], labels, 2)
     assert nothing["rule"].tolist() == ["all rows", "all rows"]
     assert nothing["fidelity"].tolist() == [0.41, 0.59]
+
+
+def test_rules_name_dates() -> None:
+    X = pd.DataFrame({"Order Date": pd.date_range("2022-01-01", periods=400), "x": 1.0})
+    labels = (np.arange(400) > 212).astype(int)
+    described = describe_groups(X, labels, 2)
+    assert described["rule"].tolist() == ["Order Date ≤ 2022-08-01", "Order Date > 2022-08-01"]
+    assert described["features"].tolist() == [
+        "Order Date earlier (2022-04-17; all: 2022-07-19)",
+        "Order Date later (2022-11-03; all: 2022-07-19)",
+    ]
+    two = X.assign(**{"Order Date": np.where(labels, np.datetime64("2022-08-01"), np.datetime64("2021-12-31"))})
+    assert describe_groups(two, labels, 2)["rule"].tolist() == ["Order Date = 2021-12-31", "Order Date = 2022-08-01"]
+
+
+def test_a_day_is_enough_in_a_rule_where_there_are_many_days() -> None:
+    labels = (np.arange(960) >= 480).astype(int)
+
+    def rules(dates: Any) -> list[str]:
+        return describe_groups(pd.DataFrame({"t": dates}), labels, 2)["rule"].tolist()
+
+    hours = pd.date_range("2022-01-01", periods=960, freq="h")
+    assert rules(hours) == ["t ≤ 2022-01-20", "t > 2022-01-20"], "which holds for all of that day"
+    assert rules(hours.tz_localize("Asia/Tokyo") + pd.Timedelta(hours=9)) == rules(hours), "in UTC"
+    minutes = pd.date_range("2022-01-01", periods=960, freq="min")
+    assert rules(minutes) == ["t ≤ 2022-01-01 07:59", "t > 2022-01-01 07:59"]
+    gaps = pd.Series(hours).where(np.arange(960) % 5 > 0)
+    assert rules(gaps)[0] == "roughly t ≤ 2022-01-19", "a missing date counts as the median"
 
 
 def test_one_group_is_all_rows() -> None:

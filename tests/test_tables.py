@@ -96,8 +96,11 @@ def test_other_polars_objects_are_refused(X):
         (np.zeros((2, 2, 2)), ValueError, "dim 3"),
         ([[1.0, np.inf]], ValueError, "infinity"),
         (np.array([[1.0 + 2j, 0]]), ValueError, "Complex data not supported"),
-        (np.array([["2020-01-01"]], dtype="M8[D]"), ValueError, "X holds dates or durations .*Turn it into numbers"),
-        (np.array([[1]], dtype="m8[s]"), ValueError, "X holds dates or durations"),
+        (
+            np.array([[1]], dtype="m8[s]"),
+            ValueError,
+            r"X holds durations .*Turn it into numbers first: / pd\.Timedelta",
+        ),
         (sparse.csr_array(np.eye(2)), TypeError, "dense data is required"),
         (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), ValueError, "unique; these appear more than once: a"),
     ],
@@ -178,12 +181,15 @@ def test_kinds_are_settled_by_all_rows():
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [
-        (pd.to_datetime(["2020-01-01"]), ValueError, "holds dates or durations .*Turn it into numbers"),
-        (pd.to_timedelta([1], unit="D"), ValueError, "holds dates or durations"),
-        (pd.to_datetime(["2020-01-01"], utc=True), ValueError, "holds dates or durations"),
-        ([datetime.date(2020, 1, 1)], TypeError, "must be a string or a number, got date"),
-        ([{"a": 1}], TypeError, "must be a string or a number, got dict"),
-        ([b"a"], TypeError, "must be a string or a number, got bytes"),
+        (
+            pd.to_timedelta([1], unit="D"),
+            TypeError,
+            r"'z' holds durations .*Turn it into numbers first: / pd\.Timedelta",
+        ),
+        ([datetime.time(12)], TypeError, "must be a string, a number or a date, got time"),
+        ([datetime.date(2020, 1, 1), "soon"], TypeError, r"holds dates, and values that are none; pd\.to_datetime"),
+        ([{"a": 1}], TypeError, "must be a string, a number or a date, got dict"),
+        ([b"a"], TypeError, "must be a string, a number or a date, got bytes"),
         ([1 + 2j], ValueError, "Complex data not supported: column 'z'"),
         ([-np.inf], ValueError, "'z' is infinite in row 0"),
     ],
@@ -191,6 +197,89 @@ def test_kinds_are_settled_by_all_rows():
 def test_columns_that_are_refused(values, error, message):
     with pytest.raises(error, match=message):
         Features(one(values))
+
+
+# -- Dates -----------------------------------------------------------------------------------------------------------
+
+THREE = pd.DatetimeIndex(["2024-03-01 00:00", None, "2024-03-02 12:00"])
+ZONED = pd.date_range("2024-03-01", periods=3, tz="Europe/Zurich")
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (one(THREE), [19783, np.nan, 19784.5]),
+        (one(THREE.astype("M8[s]")), [19783, np.nan, 19784.5]),
+        (one(THREE.astype("M8[ns]")), [19783, np.nan, 19784.5]),
+        (one(ZONED), [19782 + 23 / 24, 19783 + 23 / 24, 19784 + 23 / 24]),
+        (one(ZONED.astype(pd.ArrowDtype(pa.timestamp("us", "Asia/Tokyo")))), [19782 + 23 / 24 + j for j in range(3)]),
+        (
+            one([datetime.date(2024, 3, 1), None, datetime.datetime(2024, 3, 2, 12)], dtype=object),
+            [19783, np.nan, 19784.5],
+        ),
+        (one([datetime.date(2024, 3, 1), None], dtype=pd.ArrowDtype(pa.date32())), [19783, np.nan]),
+        (as_table(pl.DataFrame({"z": [datetime.date(2024, 3, 1), None]})), [19783, np.nan]),
+        (as_table(pl.DataFrame({"z": [datetime.datetime(2024, 3, 1), None]})), [19783, np.nan]),
+        (as_table(np.array([["2024-03-01"], ["NaT"]], dtype="M8[D]")).set_axis(["z"], axis=1), [19783, np.nan]),
+        (one(pd.to_datetime(["1969-12-31 18:00", "1900-01-01 00:00"])), [-0.25, -25567]),
+    ],
+)
+def test_dates_of_any_type_are_days_in_utc(column, expected):
+    features = Features(column)
+    assert (features.dates, list(features.categories)) == (["z"], [])
+    np.testing.assert_array_equal(features.transform(column)["z"], expected)
+    matrix, origin, labels = features.one_hot(column)
+    np.testing.assert_array_equal(matrix[:, 0], expected)
+    assert (origin.tolist(), labels) == ([0], [("z", None)])
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        one(["2024-03-01", None, "2024-03-02 12:00"]),
+        one(["2024-03-01T00:00:00Z", None, "2024-03-02T13:00:00+01:00"]),
+        one(THREE.tz_localize("UTC")),
+        one([datetime.date(2024, 3, 1), None, pd.Timestamp("2024-03-02 12:00")], dtype=object),
+        one(["2024-03-01", None, "2024-03-02 12:00"], dtype="category"),
+    ],
+)
+def test_dates_may_come_as_text_or_in_another_type(new):
+    train = one(pd.date_range("2020-01-01", periods=9))
+    np.testing.assert_array_equal(Features(train).transform(new)["z"], [19783, np.nan, 19784.5])
+    nothing = one([None, np.nan])
+    assert Features(train).transform(nothing)["z"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        (one([19783.0, 19784.0]), "'z' held dates in training and now holds numbers. .*unit='D' for days since"),
+        (one([19783, None], dtype=object), "'z' held dates in training and now holds numbers"),
+        (one(["2024-03-01", "01.03.2024"]), "'z' held dates .* not written like 2024-03-31: .*'?01.03.2024"),
+        (one([{}, None], dtype=object), "'z' held dates in training and now holds values such as '{}'"),
+    ],
+)
+def test_what_is_no_date_is_refused_where_dates_were(new, said):
+    with pytest.raises(ValueError, match=said):
+        Features(one(pd.date_range("2020-01-01", periods=9))).transform(new)
+
+
+def test_parts_of_a_date_are_those_that_come_again():
+    def parts(dates):
+        return [part for _, _, part in Features(one(dates)).date_parts]
+
+    assert parts(pd.date_range("2020-01-01", periods=3)) == []
+    assert parts(pd.date_range("2020-01-01", periods=30)) == ["weekday"]
+    assert parts(pd.date_range("2020-01-06", periods=200, freq="7D")) == ["day of year"], "Mondays only"
+    assert parts(pd.date_range("2020-01-01", periods=30, freq="h")) == ["hour"]
+    assert parts([*pd.date_range("2020-01-01", periods=800, freq="23h"), pd.NaT]) == ["day of year", "weekday", "hour"]
+    assert parts([pd.NaT, pd.NaT]) == []
+
+
+def test_names_of_parts_are_their_own():
+    frame = pd.DataFrame({"t weekday": [1.0] * 30, "t": pd.date_range("2020-01-01", periods=30)})
+    assert Features(frame).date_parts == [("t weekday_", 1, "weekday")]
+    assert Features(frame.set_axis([3, 0], axis=1)).date_parts == [(2, 1, "weekday")]
 
 
 # -- New rows --------------------------------------------------------------------------------------------------------
@@ -258,15 +347,32 @@ def test_rows_become_an_array_where_the_training_rows_were_one():
 
 @pytest.mark.parametrize(
     ("columns", "fitted"),
-    [([1, 0], [0, 1]), ([0, 1], [1, 0]), ([0, 1], [0, 2]), (["b", "a"], ["a", "b"]), (["a", "c"], ["a", "b"])],
+    [([1, 0], [0, 1]), (["b", "a"], ["a", "b"]), (["b", "more", "a"], ["a", "b"]), ([7, 20, 10], [10, 20])],
 )
-def test_other_columns_or_another_order_are_refused(columns, fitted):
-    new = pd.DataFrame(np.zeros((1, 2)), columns=columns)
-    refused = pytest.raises(ValueError, match=r"X must have the columns it had in fit, in the same order: .* got ")
-    with refused:
+def test_columns_are_found_by_their_names(columns, fitted):
+    new = pd.DataFrame([np.arange(float(len(columns)))], columns=columns)
+    expected = [[float(columns.index(name)) for name in fitted]]
+    assert align(new, pd.Index(fitted)).to_numpy().tolist() == expected
+    assert Features(pd.DataFrame(np.zeros((1, 2)), columns=fitted)).transform(new).to_numpy().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "fitted", "said"),
+    [
+        ([0, 1], [1, 0], r"the columns it had in fit: \[1, 0\], got columns numbered from 0 to 1"),
+        ([0, 1], [0, 2], "got columns numbered from 0 to 1"),
+        ([0, 1, 2], [0, 1], "got columns numbered from 0 to 2"),
+        (["a", "c"], ["a", "b"], r"X lacks columns that it had in fit: 'b'; its columns are \['a', 'c'\]"),
+        (["order date", "Price"], ["Order Date", "price"], "'Order Date', 'price'; .*; did you mean 'order date'"),
+        (["z"], [f"c{j}" for j in range(20)], "'c10', 'c11' and 8 more; its columns are"),
+    ],
+)
+def test_columns_that_are_missing_are_named(columns, fitted, said):
+    new = pd.DataFrame(np.zeros((1, len(columns))), columns=columns)
+    with pytest.raises(ValueError, match=said):
         align(new, pd.Index(fitted))
-    with refused:
-        Features(pd.DataFrame(np.zeros((1, 2)), columns=fitted)).transform(new)
+    with pytest.raises(ValueError, match=said):
+        Features(pd.DataFrame(np.zeros((1, len(fitted))), columns=fitted)).transform(new)
 
 
 @pytest.mark.parametrize(
@@ -356,6 +462,14 @@ def test_one_hot_stays_narrow():
         ([f"{n / 7:.4f}" for n in range(199)] + ["n/a"], "100% of its values read as numbers: pd.to_numeric"),
         ([*np.arange(199.0), "n/a"], "holds text and 200 of its 200 values.* 100% of its values read as numbers"),
         ([f"customer {n}" for n in range(200)], "Drop it, or turn it into numbers or fewer categories"),
+        (
+            [f"{n % 28 + 1}.{n % 12 + 1}.{1990 + n}" for n in range(200)],
+            "look like dates, for example '1.1.1990': pd.to",
+        ),
+        (
+            pd.date_range("2020-01-01", periods=40).astype(str).tolist() * 5,
+            "40 of its 200 values.* like dates, for .*2020",
+        ),
     ],
 )
 def test_text_that_says_little_is_warned_about(values, message):

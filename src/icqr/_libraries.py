@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from threadpoolctl import ThreadpoolController
 
+from icqr._dates import date_part
 from icqr._tables import Features, FloatArray, IntArray, Table, as_table
 
 Levels: TypeAlias = Sequence[float]
@@ -440,6 +441,7 @@ class Encoder:
             self.features = Features(X, max_categories=getattr(core.model, library.max_categories or "", None))
             self.is_one_hot = library.categories == "one-hot" and bool(self.features.categories)
         names = (self.features.names if self.features else None) or []
+        names = [*names, *(name for name, _, _ in self.features.date_parts)] if self.features else names
         # LightGBM reads a number as a position, and "a b" as "a_b".
         allowed = [name for name in names if isinstance(name, str) and set(library.forbidden).isdisjoint(name)]
         self.keeps_names = not library.forbidden or len({name.replace(" ", "_") for name in allowed}) == len(names)
@@ -449,7 +451,7 @@ class Encoder:
         if self.features is None:
             return X
         if self.is_one_hot:
-            return self.features.one_hot(X)[0]
+            return self._with_date_parts(self.features.one_hot(X)[0])
         rows = self.features.transform(X)
         if not isinstance(rows, pd.DataFrame):
             return rows
@@ -461,7 +463,19 @@ class Encoder:
             else:  # whole numbers as categories, which every library accepts
                 encoded = pd.Categorical.from_codes(codes, categories=pd.RangeIndex(len(categories)))
                 rows[name] = pd.Series(encoded, index=rows.index)
+        rows = self._with_date_parts(rows)
         return rows if self.keeps_names else rows.set_axis([f"f{j}" for j in range(rows.shape[1])], axis=1)
+
+    def _with_date_parts(self, rows: Any) -> Any:
+        """Return rows with the parts of their dates as the last columns: what of a date comes again and again."""
+        assert self.features is not None
+        for name, column, which in self.features.date_parts:
+            place = self.positions(column)[0]
+            if isinstance(rows, pd.DataFrame):
+                rows[name] = date_part(which, rows.iloc[:, place].to_numpy())
+            else:
+                rows = np.column_stack([rows, date_part(which, rows[:, place])])
+        return rows
 
     def encode_new(self, X: Table) -> Any:
         """Return rows in the form that is quickest to predict."""
@@ -470,10 +484,11 @@ class Encoder:
         return rows.to_numpy(np.float64) if is_quicker else rows
 
     def positions(self, column: int) -> IntArray:
-        """Return where a column of X is after encoding: one position, or several if it is one-hot."""
-        if self.features is None or not self.is_one_hot:
+        """Return where a column of X is after encoding: one position, or several if it is one-hot, or a date."""
+        if self.features is None or not (self.is_one_hot or self.features.date_parts):
             return np.array([column])
-        return np.flatnonzero(self.features.origins == column)
+        origins = self.features.origins if self.is_one_hot else np.arange(self.features.n_columns)
+        return np.flatnonzero(np.append(origins, [date for _, date, _ in self.features.date_parts]) == column)
 
     def settings(self, estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return these settings and the library's own, under names that reach the model inside the estimator."""

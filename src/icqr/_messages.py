@@ -1,12 +1,13 @@
-"""What the library says to its user: warnings at the user's own line, extras to install, and progress if wanted."""
+"""What the library says: warnings at the user's own line, names that were meant, extras to install, and progress."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
@@ -37,6 +38,19 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that refuses a name: the known name that is nearest to it, if one is near.
+
+    Examples
+    --------
+    >>> did_you_mean("PRIZE", ["price", "size"]), did_you_mean("?", ["price"])
+    ("; did you mean 'price'?", '')
+    """
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def imported(module: str, who_needs: str, install: str) -> ModuleType:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
 from icqr._clustering import MOST_CATEGORIES
+from icqr._dates import unit_text, whole_units
 from icqr._tables import Features, FloatArray, IntArray, Table, readable_columns
 
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -31,17 +32,17 @@ MOST_EXAMPLE_COLUMNS, LONGEST_EXAMPLE = 4, 30
 
 
 class Column(NamedTuple):
-    """How a column and its values are called; values are codes of `levels`, seconds (of dates) or numbers."""
+    """How a column and its values are called; values are codes of `levels`, whole `unit`s (of dates) or numbers."""
 
     name: str
     levels: Sequence[str] | None = None
-    is_date: bool = False
+    unit: str | None = None
 
     def text(self, value: float) -> str:
         """Return a value as it is shown."""
         if self.levels is not None:
             return self.levels[int(value)]
-        return str(np.datetime64(int(value), "s")).replace("T", " ") if self.is_date else number_text(value)
+        return number_text(value) if self.unit is None else unit_text(value, self.unit)
 
 
 class Within(NamedTuple):
@@ -263,7 +264,7 @@ def describe_partition(
 def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArray | None = None) -> pd.DataFrame:
     """Describe each group: a rule from a shallow tree, how well it fits, and the features that set the group apart.
 
-    Columns of weight zero are not used, nor those that are neither numbers nor categories (dates, which the user's
+    Columns of weight zero are not used, nor those that are not numbers, categories or dates (lists, which the user's
     pipeline reads). Missing values count as the median.
 
     Returns
@@ -345,7 +346,7 @@ def _example_text(value: Any) -> str:
 
 
 class _GroupFeatures:
-    """The features that describe groups: numbers and categories of the ten columns of largest weight, gaps filled."""
+    """The features that describe groups: what the ten columns of largest weight hold, gaps filled."""
 
     def __init__(self, X: Table, weights: FloatArray | None) -> None:
         table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X).add_prefix("x")
@@ -353,25 +354,28 @@ class _GroupFeatures:
         readable = np.array(readable_columns(table), dtype=np.intp)
         largest = readable[np.argsort(-share[readable], kind="stable")[:10]]
         table = table.iloc[:, sorted(j for j in largest if share[j] > 0)]  # in their order
-        table = pd.DataFrame(Features(table, max_categories=MOST_CATEGORIES).transform(table))
+        known = Features(table, max_categories=MOST_CATEGORIES)
+        dates = {name: whole_units(table[name]) for name in known.dates}
+        table = pd.DataFrame(known.transform(table))
 
-        # A feature is a column of numbers, or one of the categories of a column.
+        # A feature is a column of numbers or dates, or one of the categories of a column.
         self.columns: list[Column] = []
         self.splits: list[Split] = []
         values = np.empty(table.shape)
         for place, (name, column) in enumerate(table.items()):
-            levels = None
+            levels = unit = None
             if isinstance(column.dtype, pd.CategoricalDtype):
                 levels = [str(category) for category in column.cat.categories]
                 values[:, place] = np.where(column.isna(), np.nan, column.cat.codes)
                 self.splits += [Equals(place, float(code)) for code in range(len(levels))]
             else:
-                numbers = column.to_numpy(dtype=float)
-                values[:, place] = np.where(np.isnan(numbers), np.nanmedian(numbers), numbers)
+                numbers, unit = dates.get(name, (column.to_numpy(dtype=float), None))
+                median = np.nanmedian(numbers) if unit is None else np.floor(np.nanmedian(numbers))
+                values[:, place] = np.where(np.isnan(numbers), median, numbers)
                 distinct = np.unique(values[:, place])
                 two = len(distinct) == 2
                 self.splits.append(Equals(place, float(distinct[1])) if two else Cuts(place, distinct[:-1]))
-            self.columns.append(Column(str(name), levels))
+            self.columns.append(Column(str(name), levels, unit))
         self.trees = RuleTrees(values, self.splits, digits=3)
 
         # Each feature as a number that has a mean: a category is there (1) or not (0).
@@ -404,7 +408,10 @@ class _GroupFeatures:
             column = self.columns[self.splits[j].place]
             if abs(effect[j]) <= 1e-12:
                 continue
-            if column.levels is None:
+            if column.unit is not None:
+                later = "later" if own[j] > overall[j] else "earlier"
+                texts.append(f"{column.name} {later} ({column.text(own[j])}; all: {column.text(overall[j])})")
+            elif column.levels is None:
                 higher = "higher" if own[j] > overall[j] else "lower"
                 texts.append(f"{column.name} {higher} ({own[j]:.3g}; all: {overall[j]:.3g})")
             else:

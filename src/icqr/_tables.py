@@ -6,8 +6,9 @@ Only `column_kind` decides whether a column holds numbers, categories or dates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
+from reprlib import repr as shortened
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,7 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from icqr._messages import warn
+from icqr._dates import DATE_TYPES, as_days, parts_of
+from icqr._messages import did_you_mean, warn
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
@@ -29,10 +31,11 @@ MOST_ONE_HOT = 255
 #: Larger tables are not copied.
 MOST_COPIED = 2**24
 _NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
-_NO_DATES = (
-    "columns must be numbers or categories. Turn it into numbers first (for example year, month, hour, or days since a "
-    "start)."
-)
+_NO_DURATIONS = "columns must be numbers, categories or dates. Turn it into numbers first: / pd.Timedelta(days=1)."
+#: Text that may be meant as dates; the first form is surely dates.
+_ISO_DATE, _MAYBE_DATE = r"\d{4}-\d\d-\d\d([ T].*)?", r"\d{1,4}[-./ ](\d{1,2}|[A-Za-z]{3,9})[-./ ]\d{2,4}([ T].*)?"
+#: From this many different values on, text that is surely dates is warned about.
+_MANY_DATES = 20
 
 
 # -- Tables ----------------------------------------------------------------------------------------------------------
@@ -42,7 +45,7 @@ def as_table(X: Any) -> Table:
     """Return a pandas DataFrame for pandas, polars and arrays of objects, and a 2-D float array for everything else.
 
     Missing values are allowed. Complex numbers, sparse matrices, and tables without rows or columns are refused. So are
-    infinite values and dates: in an array at once, in a DataFrame by `Features`.
+    infinite values and durations: in an array at once, in a DataFrame by `Features`.
 
     Examples
     --------
@@ -65,7 +68,7 @@ def as_table(X: Any) -> Table:
             )
         # Convert column by column: `to_pandas` would need pyarrow.
         X = pd.DataFrame({name: X.get_column(name).to_numpy() for name in X.columns})
-    elif isinstance(X, np.ndarray) and X.dtype.kind in "OUS" and X.ndim == 2:
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "OUSM" and X.ndim == 2:
         X = pd.DataFrame(X)
     if isinstance(X, pd.DataFrame):
         # scikit-learn's estimator checks look for this wording.
@@ -81,20 +84,22 @@ def as_table(X: Any) -> Table:
             "Expected 2D array, got 1D array instead: X must be a table of rows, got a pandas Series; one row of a "
             "table is X.iloc[[0]], one column X[['name']]"
         )
-    if getattr(getattr(X, "dtype", None), "kind", "") in ("m", "M"):
-        raise ValueError(f"X holds dates or durations ({X.dtype}); {_NO_DATES}")
+    if getattr(getattr(X, "dtype", None), "kind", "") == "m":
+        raise ValueError(f"X holds durations ({X.dtype}); {_NO_DURATIONS}")
     return np.asarray(check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"))
 
 
 def align(X: Table, columns: list[Any] | pd.Index[Any] | None) -> Table:
-    """Return new rows in the form of the training rows: with their column names, or as an array if those are None.
+    """Return new rows in the form of the training rows: with their columns in their order, or as an array if None.
 
-    Rows without names get the training rows' names by position. This is for arrays, and for columns numbered 0, 1, …
-    that were not numbered in training.
+    Columns are found by their names; others than the training rows' are left out. Rows without names get the training
+    rows' names by position. This is for arrays, and for columns numbered 0, 1, … that were not numbered in training.
 
     Examples
     --------
     >>> align(np.array([[1.0, 2.0]]), pd.Index(["a", "b"])).columns.tolist()
+    ['a', 'b']
+    >>> align(pd.DataFrame({"other": [0], "b": [2], "a": [1]}), pd.Index(["a", "b"])).columns.tolist()
     ['a', 'b']
     """
     if columns is None:
@@ -109,12 +114,20 @@ def align(X: Table, columns: list[Any] | pd.Index[Any] | None) -> Table:
     names, known = list[Any](X.columns), list[Any](columns)
     if names == known:
         return X
-    if names == list(range(len(known))) and set(names).isdisjoint(known):
-        return X.set_axis(columns, axis=1)
-    raise ValueError(
-        f"X must have the columns it had in fit, in the same order: {known}, got {names}. "
-        "Select them by name, in that order."
-    )
+    if names == list(range(len(names))):  # they have no names, only places
+        if len(names) == len(known) and set(names).isdisjoint(known):
+            return X.set_axis(columns, axis=1)
+        raise ValueError(
+            f"X must have the columns it had in fit: {known}, got columns numbered from 0 to {len(names) - 1}. Give a "
+            "DataFrame with their names."
+        )
+    missing = [name for name in known if name not in X.columns]
+    if missing:
+        others = [str(name) for name in names if name not in known]
+        hint = next(filter(None, (did_you_mean(str(name), others) for name in missing)), "")
+        listed = ", ".join(map(repr, missing[:12])) + (f" and {len(missing) - 12} more" if len(missing) > 12 else "")
+        raise ValueError(f"X lacks columns that it had in fit: {listed}; its columns are {shortened(names)}{hint}")
+    return X[known]
 
 
 def take_rows(X: Table, index: IntArray | slice) -> Table:
@@ -158,7 +171,7 @@ def draw_rows(n: int, most: int | None, rng: np.random.Generator) -> IntArray:
 def column_kind(column: pd.Series[Any]) -> Kind:
     """Return what a column holds: numbers or truth values, categories (if any value is text), or dates.
 
-    Raise TypeError if a value is none of these.
+    Raise TypeError if a value is none of these, and if dates come together with others.
 
     Examples
     --------
@@ -169,34 +182,46 @@ def column_kind(column: pd.Series[Any]) -> Kind:
         return "category"
     if pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
         return "number"
-    if column.dtype.kind in ("m", "M"):  # durations and dates, Arrow's too
+    if column.dtype.kind == "M":  # Arrow's too
         return "date"
-    kind: Kind = "number"
+    if column.dtype.kind == "m":
+        raise TypeError(f"Column {column.name!r} holds durations ({column.dtype}); {_NO_DURATIONS}")
+    kinds: set[Kind] = set()
     for value in column.dropna():
         if isinstance(value, str):
-            kind = "category"
-        elif not isinstance(value, _NUMBERS):
+            kinds.add("category")
+        elif isinstance(value, _NUMBERS):
+            kinds.add("number")
+        elif isinstance(value, DATE_TYPES):
+            kinds.add("date")
+        else:
             raise TypeError(
-                f"Column {column.name!r}: each argument must be a string or a number, got {type(value).__name__}; turn "
-                "it into numbers or text first (dates, for example, into year, month, or days since a start)."
+                f"Column {column.name!r}: each argument must be a string, a number or a date, got "
+                f"{type(value).__name__}; turn it into one of these first."
             )
-    return kind
+    if "date" in kinds and len(kinds) > 1:
+        raise TypeError(
+            f"Column {column.name!r} holds dates, and values that are none; pd.to_datetime(…, errors='coerce') makes "
+            "these missing."
+        )
+    return "date" if "date" in kinds else "category" if "category" in kinds else "number"
 
 
 def readable_columns(X: Table) -> list[int]:
-    """Return the positions of the columns that are numbers or categories.
+    """Return the positions of the columns that are numbers, categories or dates.
 
     Examples
     --------
-    >>> readable_columns(pd.DataFrame({"a": [1], "day": pd.to_datetime(["2026-01-01"])}))
-    [0]
+    >>> readable_columns(pd.DataFrame({"any": [{}], "day": pd.to_datetime(["2026-01-01"])}))
+    [1]
     """
 
     def is_readable(column: pd.Series[Any]) -> bool:
         try:
-            return column_kind(column) != "date"
+            column_kind(column)
         except TypeError:
             return False
+        return True
 
     if not isinstance(X, pd.DataFrame):
         return list(range(X.shape[1]))
@@ -230,19 +255,28 @@ def settle_kinds(X: Table) -> Table:
 
 
 def warn_about_text(X: Table) -> None:
-    """Warn about text columns in which more than half of the values are different: no model learns from them."""
+    """Warn about text that looks like dates, and text of which more than half of the values are different.
+
+    No model learns from such categories.
+    """
     if not isinstance(X, pd.DataFrame) or len(X) < 100:
         return
     for name, column in X.items():
         text = pd.api.types.infer_dtype(column, skipna=True) == "string" or is_mixed(column)
-        if not text or column.nunique() <= len(X) / 2:
+        if not text:
+            continue
+        distinct = pd.Series(column.dropna().unique(), dtype=object).astype(str)
+        are_dates = len(distinct) > _MANY_DATES and bool(distinct.str.fullmatch(_ISO_DATE).all())
+        if len(distinct) <= len(X) / 2 and not are_dates:
             continue
         share = pd.to_numeric(column.astype(object), errors="coerce").notna().mean()
         advice = "Drop it, or turn it into numbers or fewer categories."
-        if share > 0.5:
+        if are_dates or distinct.str.fullmatch(_MAYBE_DATE).mean() > 0.5:
+            advice = f"They look like dates, for example {distinct[0]!r}: pd.to_datetime makes it dates."
+        elif share > 0.5:
             advice = f"{share:.0%} of its values read as numbers: pd.to_numeric(…, errors='coerce') makes it numbers."
         warn(
-            f"Column {name!r} holds text and {column.nunique()} of its {len(X)} values are different, so that its "
+            f"Column {name!r} holds text and {len(distinct)} of its {len(X)} values are different, so that its "
             f"categories say little. {advice}"
         )
 
@@ -329,12 +363,28 @@ def _reading(value: Any) -> float | str:
         return str(value)
 
 
+def free_name(wanted: str, names: Collection[Any]) -> Any:
+    """Return a name for one more column, which no other has: a number if the others are not all text.
+
+    Examples
+    --------
+    >>> free_name("hour", ["hour"]), free_name("hour", [0, 1])
+    ('hour_', 2)
+    """
+    # scikit-learn refuses a mix of text and other names.
+    name: Any = wanted if all(isinstance(known, str) for known in names) else len(names)
+    while name in names:
+        name += "_" if isinstance(name, str) else 1
+    return name
+
+
 class Features:
     """The columns of the training rows: their kinds, and the categories of text columns.
 
     Text, object and categorical columns become pandas categoricals with the categories of the training rows; other
-    values become missing. Numbers, including nullable and boolean ones, become plain numbers. A column that is all
-    missing in the training rows becomes zeros, whatever it holds later: it says nothing, and some models can't take it.
+    values become missing. Numbers, including nullable and boolean ones, become plain numbers, and dates become days. A
+    column that is all missing in the training rows becomes zeros, whatever it holds later: it says nothing, and some
+    models can't take it.
 
     Parameters
     ----------
@@ -353,8 +403,15 @@ class Features:
     True
     """
 
+    # For files that were written before there were any.
+    dates: Collection[Any] = ()
+    date_parts: Collection[tuple[Any, int, str]] = ()
+
     def __init__(self, X: Table, max_categories: int | None = None) -> None:
         self.categories: dict[Any, pd.Index[Any]] = {}
+        # Names of the columns of dates. Of their parts, which models get too: a name, the date's place, and the part's.
+        self.dates: list[Any] = []
+        self.date_parts: list[tuple[Any, int, str]] = []
         self.n_columns: int = X.shape[1]
         # For each column of the one-hot matrix: the column of X it comes from, and its category's code (-1: numbers).
         self.origins, self.codes = np.arange(self.n_columns), np.full(self.n_columns, -1)
@@ -372,7 +429,8 @@ class Features:
         for name in X.columns.difference(list(self.empty), sort=False):
             kind = column_kind(X[name])
             if kind == "date":
-                raise ValueError(f"Column {name!r} holds dates or durations ({X[name].dtype}); {_NO_DATES}")
+                self._learn_date(X, name)
+                continue
             if kind == "number":
                 as_numbers(X[name])  # raises where a value is infinite or complex
                 continue
@@ -390,11 +448,22 @@ class Features:
             self.origins = np.repeat(np.arange(self.n_columns), [len(part) for part in parts])
             self.codes = np.concatenate(parts)
 
+    def _learn_date(self, X: pd.DataFrame, name: Any) -> None:
+        self.dates.append(name)
+        for part in parts_of(as_days(X[name])):
+            names = [*X.columns, *(taken for taken, _, _ in self.date_parts)]
+            self.date_parts.append((free_name(f"{name} {part}", names), list(X.columns).index(name), part))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether columns of plain numbers stay as they are."""
+        return not (self.categories or self.dates or self.empty)
+
     def transform(self, X: Table) -> Table:
         """Return rows in the form of the training rows: a DataFrame, or a float array."""
         X = align(X, self.names)
         if isinstance(X, pd.DataFrame):
-            if not self.categories and not self.empty and plain_numbers(X) is not None:
+            if self.is_plain and plain_numbers(X) is not None:
                 return X
             columns = {name: self._transform_column(X[name]) for name in X.columns}
             return pd.DataFrame(columns, index=X.index, copy=False)
@@ -406,6 +475,8 @@ class Features:
     def _transform_column(self, column: pd.Series[Any]) -> pd.Series[Any]:
         if column.name in self.empty:
             return pd.Series(0.0, index=column.index)
+        if column.name in self.dates:
+            return pd.Series(as_days(column), index=column.index)
         if column.name not in self.categories:
             return as_numbers(column)
         categories = self.categories[column.name]
@@ -434,7 +505,7 @@ class Features:
         if self.names is None:
             return np.array(np.asarray(self.transform(X))[:, origin], dtype=np.float64)
         frame = pd.DataFrame(align(X, self.names))
-        if not self.categories and not self.empty:
+        if self.is_plain:
             # In pandas it takes longer to choose columns than to take them all, unless there are many values.
             chosen, places = (frame, origin) if frame.size < MOST_COPIED else (frame.iloc[:, origin], slice(None))
             numbers = plain_numbers(chosen)

@@ -70,7 +70,7 @@ from icqr._predicting import (
     is_list,
 )
 from icqr._rows import Order, check_pair, held_out_size, naming
-from icqr._tables import FloatArray, Table, take_rows
+from icqr._tables import FloatArray, Table, align, take_rows
 from icqr.calibration import COVERAGES, Calibration, reduced_to, rows_needed
 from icqr.partition import GroupPartition
 from icqr.quantiles import bare
@@ -218,7 +218,7 @@ class _OnDask(IntervalRegressor):
         """
         if not is_collection(X) or isinstance(self, regressors.QR):  # which refuses
             return super().calibrate(X, y)
-        _check_columns(self, X)
+        X = _check_columns(self, X)
         refuse_random_ties(self.conformity_.ties)
         return self.with_calibration(_calibration(self.to_local(), DaskRows.of(X, y), coverages))
 
@@ -475,9 +475,13 @@ def _calibration(model: IntervalRegressor, rows: DaskRows, coverages: Sequence[f
 
 
 def _check_columns(model: IntervalRegressor, X: Collection) -> Collection:
-    """Check X as `check_table` does, and that it has the columns of a fitted model: before any row is read."""
+    """Check X as `check_table` does, and return it with the columns of a fitted model: before any row is read."""
     check_is_fitted(model)
     X = check_table(X)
+    if isinstance(X, dd.DataFrame) and model.columns_ is not None:
+        align(pd.DataFrame(X._meta_nonempty), model.columns_)  # raises if there are other columns
+        used = [name for name in X.columns if name in model.columns_]
+        return X[used] if 0 < len(used) < X.shape[1] else X
     example = pd.DataFrame(X._meta_nonempty) if isinstance(X, dd.DataFrame) else np.zeros((1, X.shape[1]))
     validate_data(model, example, reset=False, skip_check_array=True)
     return X

@@ -30,6 +30,7 @@ from icqr._clustering import (
     mean_silhouette,
     nearest_centroid,
 )
+from icqr._dates import as_texts, is_dates
 from icqr._libraries import core_of, find_quantile_library, one_thread, seeded
 from icqr._messages import warn
 from icqr._rules import value_rule
@@ -427,7 +428,9 @@ class GroupPartition(BaseEstimator):
 
 
 def _as_keys(values: Any) -> NDArray[np.object_]:
-    """Return values as objects, so that each keeps its type; missing values of any kind become NaN."""
+    """Return values as objects, so that each keeps its type; dates become text, and missing values of any kind NaN."""
+    if isinstance(values, pd.Series) and is_dates(values):
+        return as_texts(values)
     keys = np.asarray(values, dtype=object)
     return np.where(pd.isna(keys), np.nan, keys)
 

@@ -17,7 +17,7 @@ import sys
 import warnings
 import zipfile
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from importlib import import_module
@@ -63,6 +63,8 @@ _ADVICE = {
 _LABELS = (bool, int, float, str, bytes, tuple, type(None), np.generic, pd.Interval)
 #: What columns of numbers hold in the made-up rows of the check; none that a logarithm or a root refuses.
 _NUMBERS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)
+#: And what columns of dates hold.
+_DATES = tuple(pd.date_range("2000-01-01", periods=len(_NUMBERS), freq="1234567min"))
 #: Relative to the largest prediction: the last bits may differ from machine to machine.
 _TOLERANCE = 1e-6
 
@@ -396,22 +398,21 @@ def _read(data: bytes, key: bytes | None) -> dict[str, Any]:
 
 
 def _predicted(model: IntervalRegressor) -> FloatArray:
-    """Return the raw bounds of made-up rows: each column's categories in turn, or numbers.
+    """Return the raw bounds of made-up rows: each column's categories in turn, dates, or numbers.
 
     A library whose new version reads its old models otherwise is noticed by them, and another estimator than was
     fitted. Explaining the rows uses everything else that was learned. Its intervals are not what is compared: limits of
     y and infinite offsets would hide bounds that differ.
     """
-    categories = {
-        name: list(values)
-        for held in checks.held_by(model)
-        if isinstance(held, Features) and held.n_columns == model.n_features_in_
-        for name, values in held.categories.items()
-    }
+    values_of: dict[Any, Sequence[Any]] = {}
+    for held in checks.held_by(model):
+        if isinstance(held, Features) and held.n_columns == model.n_features_in_:
+            values_of |= {name: list(values) for name, values in held.categories.items()}
+            values_of |= dict.fromkeys(held.dates, _DATES)
     names = pd.RangeIndex(model.n_features_in_) if model.columns_ is None else model.columns_
     columns = {}
     for j, name in enumerate(names):
-        values = categories.get(name) or _NUMBERS
+        values = values_of.get(name) or _NUMBERS
         columns[j] = [values[(i + j) % len(values)] for i in range(len(_NUMBERS))]
     frame = pd.DataFrame(columns).set_axis(names, axis=1)
     rows = frame.to_numpy() if model.columns_ is None else frame

@@ -23,7 +23,7 @@ from icqr._libraries import (
     seeded,
     small_copy,
 )
-from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows
+from icqr._tables import FloatArray, IntArray, Table, as_table, free_name, settle_kinds, take_rows
 from icqr.centres import CrossFitted, FittedOnce, Mixture, SmoothRidge
 from icqr.quantiles import (
     MEDIAN,
@@ -307,10 +307,5 @@ def _with_columns(X: Table, added: Mapping[str, FloatArray]) -> Table:
     if isinstance(table.columns, pd.MultiIndex):
         table.columns = table.columns.to_flat_index()
     for name, values in added.items():
-        free: Any = name
-        if not all(isinstance(known, str) for known in X.columns):
-            free = table.shape[1]  # scikit-learn refuses a mix of text and other names
-        while free in table.columns:
-            free += "_" if isinstance(free, str) else 1
-        table[free] = values
+        table[free_name(name, list(table.columns))] = values
     return table

@@ -268,7 +268,7 @@ def _opened(
         for batch in data.to_batches(batch_size=block_rows, batch_readahead=0, fragment_readahead=0, use_threads=False):
             if batch.num_rows:
                 # A file's column names are text; the model may know them as numbers.
-                X = batch.select([str(name) for name in names]).to_pandas().set_axis(names, axis=1)
+                X = batch.select([str(name) for name in names]).to_pandas(date_as_object=False).set_axis(names, axis=1)
                 yield f"in the rows from {start} on", X, batch
                 start += batch.num_rows
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from icqr._dates import as_days, unit_text, whole_units
 from icqr._rules import (
     BoolArray,
     Column,
@@ -86,8 +87,8 @@ def _column(column: pd.Series[Any]) -> tuple[Column, FloatArray]:
         kind = "category"
 
     if kind == "date":
-        seconds = column.dt.tz_localize(None).to_numpy(dtype="datetime64[s]").astype(np.int64).astype(float)
-        return Column(name, is_date=True), np.where(column.isna(), np.nan, seconds)
+        values, unit = whole_units(column)
+        return Column(name, unit=unit), values
 
     if kind == "number":
         values = column.to_numpy(dtype=float, na_value=np.nan)
@@ -236,6 +237,17 @@ def _tree_regions(values: FloatArray, covered: BoolArray, splits: Sequence[Split
 # -- The worst slab --------------------------------------------------------------------------------------
 
 
+def _date_words(slab: WorstSlab, days: FloatArray) -> str:
+    """Return a slab that is a range of dates in words."""
+    unit, per_day = ("m", 24 * 60) if np.any(days % 1 > 0) else ("D", 1)
+    is_turned = slab.direction[slab.direction != 0].iloc[0] < 0
+    low, high = (-slab.upper, -slab.lower) if is_turned else (slab.lower, slab.upper)
+    name = slab.direction.index[slab.direction != 0][0]
+    first = "" if math.isinf(low) else f"{unit_text(math.ceil(low * per_day), unit)} ≤ "
+    last = "" if math.isinf(high) else f" ≤ {unit_text(math.floor(high * per_day), unit)}"
+    return f"{first}{name}{last}" if last else f"{name} ≥ {first.removesuffix(' ≤ ')}"
+
+
 def slab_words(slab: WorstSlab, X: pd.DataFrame) -> str:
     """Return in words which rows a slab holds; of one across more than three columns, the three that matter most.
 
@@ -248,13 +260,18 @@ def slab_words(slab: WorstSlab, X: pd.DataFrame) -> str:
     """
     # The columns that move the inequality most.
     used = slab.direction[slab.direction != 0]
-    numbers = X.select_dtypes("number").replace([np.inf, -np.inf], np.nan)
+    dates = {name: as_days(X[name]) for name in used.index if name in X.columns and _column(X[name])[0].unit}
+    numbers = X.select_dtypes("number").replace([np.inf, -np.inf], np.nan).assign(**dates)
     spread = numbers.std().reindex(used.index).fillna(0.5)  # of a 0/1 column at most
     largest = used.loc[(used.abs() * spread).sort_values(ascending=False, kind="stable").index[:3]]
 
+    # An inequality in dozens of terms, or in days, helps nobody; `Audit.worst_slab` has it.
     rest = len(used) - len(largest)
-    if rest:  # an inequality in dozens of terms helps nobody; `Audit.worst_slab` has it
-        return f"{SLAB}{', '.join(map(str, largest.index))} and {rest} other column{'s' * (rest > 1)}"
+    if rest or (dates and len(used) > 1):
+        others = f" and {rest} other column{'s' * (rest > 1)}" if rest else ""
+        return f"{SLAB}{', '.join(map(str, largest.index))}{others}"
+    if dates:
+        return _date_words(slab, dates[largest.index[0]])
 
     # One category, or all others.
     name = str(largest.index[0])

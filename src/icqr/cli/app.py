@@ -362,10 +362,7 @@ def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
     from icqr.cli import models
 
     fitted = models.load_model(model)
-    names = range(fitted.n_features_in_) if fitted.columns_ is None else fitted.columns_
-    kinds = dict.fromkeys(map(str, names), "numbers")
-    for name, known in models.categories_of(fitted).items():
-        kinds[name] = f"{len(known)} categor{'y' if len(known) == 1 else 'ies'}"
+    kinds = models.kinds_of(fitted)
     if json:
         from icqr.auditing.findings import as_json
         from icqr.reporting import summarize

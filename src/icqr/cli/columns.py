@@ -1,4 +1,4 @@
-"""One column of a user's table as numbers or text. What can be read in two ways is an error that names the option."""
+"""One column of a user's table as numbers, text or dates. What can be read in two ways is an error with the option."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ _MISSING = (*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>")
 _FEWEST_VALUES = 20
 #: More texts among numbers than these are no words for a missing value.
 _MOST_ABSENT = 5
-_DAYS = "they are taken as days since 1970-01-01"
 
 _NUMBER = r"[+-]?\d+(\.\d+)?"
 #: Numbers with a comma, or with thousands parted by some sign.
@@ -139,16 +138,16 @@ def is_text(kind: pa.DataType) -> bool:
 def as_series(
     values: pa.ChunkedArray, name: str, text_format: TextFormat, notes: list[str], *, as_text: bool = False
 ) -> pd.Series[Any]:
-    """Return an Arrow column as numbers or text, dates as days, and add to `notes` what was done to it.
+    """Return an Arrow column as numbers, text or dates (in UTC), and add to `notes` what was done to it.
 
     Examples
     --------
     >>> notes = []
     >>> dates = pa.chunked_array([["2024-03-01", None]]).cast(pa.timestamp("s"))
     >>> as_series(dates, "day", TextFormat(), notes).tolist()
-    [19783.0, nan]
+    [Timestamp('2024-03-01 00:00:00'), NaT]
     >>> notes
-    ["column 'day' holds dates: they are taken as days since 1970-01-01"]
+    ["column 'day' holds dates"]
     """
     kinds = pa.types
     if kinds.is_dictionary(values.type):
@@ -157,13 +156,15 @@ def as_series(
     if as_text and not kinds.is_nested(kind):
         return pd.Series(values.cast(pa.string()).to_pandas())
     if is_text(kind):
-        return _text_or_days(pd.Series(values.to_pandas()), name, text_format, notes)
+        return _text_or_dates(pd.Series(values.to_pandas()), name, text_format, notes)
 
-    # Dates and times are days.
-    in_microseconds = None
+    # Dates are dates, in UTC; times and durations are days.
     if kinds.is_date(kind) or kinds.is_timestamp(kind):
-        what, in_microseconds = f"dates: {_DAYS}", pa.timestamp("us", getattr(kind, "tz", None))
-    elif kinds.is_time(kind):
+        notes.append(f"column {name!r} holds dates")
+        in_utc = values.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.timestamp("us"))
+        return pd.Series(in_utc.to_pandas())
+    in_microseconds = None
+    if kinds.is_time(kind):
         what, in_microseconds = "times of day: they are taken as days (0.5 is 12 hours)", pa.time64("us")
     elif kinds.is_duration(kind):
         what, in_microseconds = "durations: they are taken as days (0.5 is 12 hours)", pa.duration("us")
@@ -184,8 +185,8 @@ def as_series(
     )
 
 
-def _text_or_days(column: pd.Series[Any], name: str, text_format: TextFormat, notes: list[str]) -> pd.Series[Any]:
-    """Return text as it is, or dates as days; refuse what may be meant as numbers or dates of an unknown form."""
+def _text_or_dates(column: pd.Series[Any], name: str, text_format: TextFormat, notes: list[str]) -> pd.Series[Any]:
+    """Return text as it is, or as dates; refuse what may be meant as numbers or dates of an unknown form."""
     distinct = pd.Series(column.dropna().unique(), dtype=object)
     if not len(distinct):
         return column
@@ -205,9 +206,9 @@ def _text_or_days(column: pd.Series[Any], name: str, text_format: TextFormat, no
     if date_format is not None:
         dates = pd.to_datetime(distinct, format=date_format, errors="coerce", utc=True)
         if dates.notna().all():
-            notes.append(f"column {name!r} holds dates{'' if is_iso else f' ({date_format})'}: {_DAYS}")
-            days = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-            return column.map(dict(zip(distinct, days, strict=True))).astype(float)
+            notes.append(f"column {name!r} holds dates{'' if is_iso else f' ({date_format})'}")
+            read = dates.dt.tz_localize(None).astype("datetime64[us]")
+            return column.map(dict(zip(distinct, read, strict=True))).astype("datetime64[us]")
         if is_iso or dates.notna().mean() > 0.5:
             wrong = str(distinct[dates.isna()].iloc[0])
             how = "as 2024-03-31" if is_iso else f"as --date-format {date_format} says"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import warnings
@@ -123,16 +122,3 @@ def listed_names(names: Iterable[object]) -> str:
     all_names = [repr(str(name)) for name in names]
     rest = len(all_names) - _MOST_NAMES
     return ", ".join(all_names[:_MOST_NAMES]) + (f" and {rest:,} more" if rest > 0 else "")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that refuses a name: the known name that is nearest to it, if one is near.
-
-    Examples
-    --------
-    >>> did_you_mean("PRIZE", ["price", "size"]), did_you_mean("?", ["price"])
-    ("; did you mean 'price'?", '')
-    """
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

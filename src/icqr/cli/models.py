@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, KMeansPartition, Naive
 from icqr._files import replacing
 from icqr._messages import imported
 from icqr._predicting import EXPLAINED, IntervalRegressor
+from icqr._tables import Features
 from icqr.auditing.findings import as_json, records
 from icqr.calibration import Certificate
 from icqr.cli.console import listed_names, note, say, say_sheet
@@ -92,7 +93,7 @@ def check_features(X: pd.DataFrame, settings: Settings, estimator: Any) -> None:
     if settings.groups is not None:
         check_column(X.columns, settings.groups, "--groups")
     # Of a column without any value the library makes zeros.
-    gaps = X.select_dtypes(include=["number"]).dropna(axis=1, how="all").isna().sum()
+    gaps = X.select_dtypes(include=["number", "datetime"]).dropna(axis=1, how="all").isna().sum()
     # The forest's tag is scikit-learn's, and wrong: it takes no missing values.
     takes_gaps = settings.model != "forest" and get_tags(estimator).input_tags.allow_nan
     if gaps.any() and not takes_gaps:
@@ -149,16 +150,32 @@ def load_model(model_file: str) -> IntervalRegressor:
 # -- A model and the columns of a table ------------------------------------------------------------------
 
 
-def categories_of(model: IntervalRegressor) -> dict[str, list[Any]]:
-    """Return the categories of the columns that were text in training; of a model with its own pipeline, nothing."""
-    categories: dict[str, dict[Any, None]] = {}  # the models of several folds may each lack some
+def _features_of(model: IntervalRegressor) -> Iterator[Features]:
+    """Yield what each model that was fitted knows of the columns; one with its own pipeline knows nothing."""
     for part in models_of(model.model_):
         fitted = getattr(part, "models_", [part])[0]
         # Of two stages, the model of the centre knows the columns as the user has them.
         encoder = (fitted.centre_.members_[0].model_ if isinstance(fitted, ResidualQuantiles) else part).encoder_
-        for name, values in encoder.features.categories.items() if encoder.features is not None else ():
+        if encoder.features is not None:
+            yield encoder.features
+
+
+def categories_of(model: IntervalRegressor) -> dict[str, list[Any]]:
+    """Return the categories of the columns that were text in training."""
+    categories: dict[str, dict[Any, None]] = {}  # the models of several folds may each lack some
+    for features in _features_of(model):
+        for name, values in features.categories.items():
             categories.setdefault(str(name), {}).update(dict.fromkeys(values))
     return {name: list(values) for name, values in categories.items()}
+
+
+def kinds_of(model: IntervalRegressor) -> dict[str, str]:
+    """Return what each column of the training rows held, in words."""
+    names = range(model.n_features_in_) if model.columns_ is None else model.columns_
+    kinds = dict.fromkeys(map(str, names), "numbers")
+    for name, known in categories_of(model).items():
+        kinds[name] = f"{len(known)} categor{'y' if len(known) == 1 else 'ies'}"
+    return kinds | {str(name): "dates" for features in _features_of(model) for name in features.dates}
 
 
 def columns_to_read(model: IntervalRegressor) -> tuple[list[str], list[str] | None]:

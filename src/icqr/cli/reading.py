@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from icqr._messages import did_you_mean
 from icqr.cli.columns import advice_on, as_series, as_written, csv_values, is_written_index
-from icqr.cli.console import did_you_mean, listed_names, note
+from icqr.cli.console import listed_names, note
 from icqr.cli.formats import check_width, read_file
 from icqr.cli.options import CALIBRATIONS, TextFormat, TrainingRows
 
@@ -28,7 +29,7 @@ _ROW_NUMBER_NAMES = ("id", "index", "instant", "row", "rownames", "unnamed: 0", 
 
 @dataclass
 class UserTable:
-    """A table that was read: columns of numbers and text, and what the user might not expect of them."""
+    """A table that was read: columns of numbers, text and dates, and what the user might not expect of them."""
 
     name: str
     frame: pd.DataFrame
@@ -87,7 +88,7 @@ def read_calibration(
         table = read_data(data, text_format, as_text=as_text, only=[*X, target])
         for name in (*X, target):
             check_column(table.names, name, f"{table.name} lacks columns that DATA has")
-        for name in X.columns.difference(as_text):
+        for name in X.columns.difference([*as_text, *X.select_dtypes("datetime")]):
             check_is_numbers(table.frame[name], f"column {name!r} must hold numbers, as in DATA")
         frame = check_numbers(table.frame, {"--target": target}, drop_missing)
     except ValueError as error:
@@ -129,7 +130,7 @@ def _notes_on_rows(frame: pd.DataFrame, X: pd.DataFrame, drawn: bool) -> Iterato
     if not drawn:
         return
     ordered = []
-    for name in X.select_dtypes(["number", "datetime", "datetimetz"]).columns.difference(numbering, sort=False):
+    for name in X.select_dtypes(["number", "datetime"]).columns.difference(numbering, sort=False):
         known = X[name].dropna()
         is_sorted = known.is_monotonic_increasing or known.is_monotonic_decreasing
         if is_sorted and known.nunique() >= _FEWEST_VALUES:
@@ -269,7 +270,9 @@ def holds_text(column: pd.Series[Any]) -> bool:
 
 
 def check_is_numbers(column: pd.Series[Any], rule: str) -> None:
-    """Raise if values of a column are text; `rule` says that they must be numbers."""
+    """Raise if values of a column are text or dates; `rule` says that they must be numbers."""
+    if column.dtype.kind == "M":
+        raise ValueError(f"{rule}, but it holds dates")
     known = column.dropna()
     if not len(known) or not holds_text(column):
         return

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from icqr._dates import as_days, is_dates
 from icqr.metrics.marginal import (
     CheckedRows,
     Floats,
@@ -386,8 +387,8 @@ def _frame(X: Any, n: int, max_categories: int) -> pd.DataFrame:
     columns: list[pd.Series[Any]] = []
     for j in range(frame.shape[1]):
         column = frame.iloc[:, j]
-        if pd.api.types.is_datetime64_any_dtype(column):
-            column = (column - column.min()).dt.total_seconds()
+        if is_dates(column):
+            column = pd.Series(as_days(column))
         if pd.api.types.is_numeric_dtype(column):
             values = column.to_numpy(dtype=float, na_value=np.nan)
             columns.append(pd.Series(np.where(np.isinf(values), np.nan, values)))
