@@ -272,10 +272,13 @@ def test_names_that_a_library_refuses(model, names, renamed):
 
 
 def test_histgradientboosting_has_as_many_categories_as_bins():
-    frame = pd.DataFrame({"id": [*(f"c{i}" for i in range(300)), *["c7"] * 5, *["c9"] * 5]})
-    train, _ = encoded(HistGradientBoostingRegressor(max_bins=2), frame=frame, new=frame)
-    assert train["id"].notna().sum() == 12
-    assert Encoder(LGBMRegressor(), frame).encode(frame)["id"].notna().all()
+    frame = pd.DataFrame({"id": [*(f"c{i}" for i in range(256)), *["c7"] * 5, *["c9"] * 5]})
+    few = frame[1:]
+    assert isinstance(encoded(HistGradientBoostingRegressor(), frame=few, new=few)[0]["id"].dtype, pd.CategoricalDtype)
+    train, _ = encoded(HistGradientBoostingRegressor(), frame=frame, new=frame)
+    assert train.columns.tolist() == ["id", "spread_id"]
+    assert (train.dtypes == np.float64).all()
+    assert isinstance(encoded(LGBMRegressor(), frame=frame, new=frame)[0]["id"].dtype, pd.CategoricalDtype)
 
 
 @pytest.mark.parametrize("params", [{"eval_set": (NEW, [0])}, {"eval_set": [(NEW, [0])]}])

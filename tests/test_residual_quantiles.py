@@ -293,9 +293,11 @@ def test_models_step_aside_where_they_can_not_work() -> None:
     # A linear model of quantiles has no squared loss; nor has a model whose level parameter you name.
     linear = ResidualQuantiles(QuantileRegressor(alpha=0), random_state=0).fit(ARRAY, Y)
     assert kinds(linear)[0] == "QuantileRegressor median"
-    many = pd.DataFrame({"id": [str(i) for i in range(300)], "b": Y, "c": [f"c{i}" for i in range(300)]})
-    many["d"] = [f"d{i}" for i in range(300)]  # 255 + 1 + 255 + 255 one-hot columns
+    many = pd.DataFrame({f"c{j}": [f"{(i + j) % 30}" for i in range(300)] for j in range(17)})  # 510 one-hot columns
     assert len(ResidualQuantiles(LIGHT, random_state=0).fit(many, Y).centre_.members) == 1
+    # Of more categories than 30, each becomes two numbers, so that there are few columns.
+    ids = pd.DataFrame({"id": [f"{i % 100}" for i in range(300)], "b": Y, "c": [f"c{i % 100}" for i in range(300)]})
+    assert len(ResidualQuantiles(LIGHT, random_state=0).fit(ids, Y).centre_.members) == 3
 
 
 def test_the_centre_may_be_your_own() -> None:

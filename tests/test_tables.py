@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from icqr import _tables as features
-from icqr._tables import MOST_ONE_HOT, Features, align, as_table, settle_kinds, warn_about_text
+from icqr._tables import Features, align, as_table, settle_kinds, warn_about_text
 
 
 def one(values, **options):
@@ -427,6 +427,8 @@ def test_only_the_most_frequent_categories_are_kept():
     features = Features(column, max_categories=2)
     assert list(features.categories["z"]) == ["a", "b"]
     assert features.transform(column)["z"].isna().tolist() == [True, False, False, False, False, False]
+    assert features.lumped == {"z": 1}
+    assert Features(column, max_categories=3).lumped == {}
 
 
 # -- One-hot ---------------------------------------------------------------------------------------------------------
@@ -447,13 +449,14 @@ def test_one_hot_of_an_array_is_the_array():
     assert (origin.tolist(), labels) == ([0, 1], [("x0", None), ("x1", None)])
 
 
-def test_one_hot_stays_narrow():
-    names = [f"c{i:04}" for i in range(1000)]
-    frame = one([*names, *names[500 : 500 + MOST_ONE_HOT]])
-    matrix, _, labels = Features(frame).one_hot(frame)
-    assert matrix.shape == (len(frame), MOST_ONE_HOT)
-    assert [category for _, category in labels] == names[500 : 500 + MOST_ONE_HOT]
-    assert matrix.sum() == 2 * MOST_ONE_HOT
+def test_a_column_of_too_many_categories_is_one_column_of_codes():
+    frame = pd.DataFrame({"id": ["c", "a", None, "b", "d"], "k": ["x", "y", "x", "y", "y"]})
+    features = Features(frame, most_one_hot=3)
+    matrix, origin, labels = features.one_hot(frame)
+    np.testing.assert_array_equal(matrix, [[2, 1, 0], [0, 0, 1], [-1, 1, 0], [1, 0, 1], [3, 0, 1]])
+    assert (origin.tolist(), labels) == ([0, 1, 1], [("id", None), ("k", "x"), ("k", "y")])
+    assert list(features.categories["id"]) == ["a", "b", "c", "d"], "all are known"
+    assert Features(frame, most_one_hot=4).one_hot(frame)[0].shape == (5, 6)
 
 
 @pytest.mark.parametrize(

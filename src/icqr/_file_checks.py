@@ -38,6 +38,7 @@ from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import NODE_DTYPE, Tree
 from sklearn.utils import check_array
 
+from icqr._libraries import Encoder
 from icqr._predicting import IntervalRegressor
 from icqr.cross import CrossCalibration
 
@@ -438,6 +439,8 @@ def _check_object(value: Any) -> None:
             raise ModelFileError(f"a {kind.__name__} has an attribute in place of its method {name!r}")
     if getattr(value, "memory", None) is not None:
         raise ModelFileError(f"a {kind.__name__} with memory keeps pickles in a folder; use memory=None")
+    if isinstance(value, Encoder):
+        _check_means(value)
     if isinstance(value, KMeans) and hasattr(value, "cluster_centers_"):
         raise ModelFileError("a KMeans in a file must not be fitted; icqr keeps its centroids elsewhere")
     if isinstance(value, BaseDecisionTree) and hasattr(value, "tree_"):
@@ -446,6 +449,15 @@ def _check_object(value: Any) -> None:
         _check_trees(value, np.ravel(np.asarray(value.estimators_, dtype=object)).tolist())
     if isinstance(value, HistGradientBoostingRegressor) and hasattr(value, "_predictors"):
         _check_histogram_trees(value)
+
+
+def _check_means(encoder: Encoder) -> None:
+    """Check that each category of a column that is encoded by means has its own, and that they are numbers."""
+    categories = {} if encoder.features is None else encoder.features.categories
+    for name, means in encoder.means.items():
+        shape = (len(categories.get(name, ())) + 1, 2)
+        if name not in categories or means.dtype != np.float64 or means.shape != shape or not np.isfinite(means).all():
+            raise ModelFileError(f"the means of the categories of column {name!r} must be {shape} finite numbers")
 
 
 # -- Trees -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,11 +23,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from threadpoolctl import ThreadpoolController
 
+from icqr._category_means import learn_means
 from icqr._dates import date_part
-from icqr._tables import Features, FloatArray, IntArray, Table, as_table
+from icqr._tables import Features, FloatArray, IntArray, Table, as_table, with_columns
 
 Levels: TypeAlias = Sequence[float]
 
+#: A column with more categories than this gets no one-hot columns but means of the target; see `Encoder`.
+MOST_ONE_HOT = 30
 #: From this many rows on, a small model has more leaves.
 MANY_ROWS = 2000
 #: Parameters that set a model's starting point in y's own unit. Such a model must see y as it is.
@@ -418,6 +422,9 @@ class Encoder:
 
     A pipeline gets the rows as they are: its own first steps prepare them.
 
+    Where a column has more categories than the model takes, none is dropped: the mean target of each category takes the
+    column's place, and a last column is added, the mean distance from it. `encode_training` learns both.
+
     Parameters
     ----------
     estimator : estimator
@@ -426,6 +433,8 @@ class Encoder:
         Training rows.
     """
 
+    means: Mapping[Any, FloatArray] = MappingProxyType({})  # for files that were written before there were any
+
     def __init__(self, estimator: Any, X: Table) -> None:
         core = core_of(estimator)
         library = core.library
@@ -433,13 +442,25 @@ class Encoder:
         self.takes_matrix = library.takes_matrix and not _is_extended(core.model)
         self.features: Features | None = None
         self.is_one_hot = False
+        # Of each column with too many categories: what takes the place of each category.
+        self.means = means = dict[Any, FloatArray]()
+        self.why_means = ""
+        seed = getattr(core.model, "random_state", None)
+        self.seed = int(seed) if isinstance(seed, int | np.integer) else 0
         if core.prepares_rows:
             named = core.model.get_params().get(library.categorical) if library.categorical else None
             if named is not None and not isinstance(named, str) and isinstance(X, pd.DataFrame):  # not "from_dtype"
                 places = _places(named, list(X.columns), f"{library.categorical}={named!r}")
                 X = X.astype({X.columns[j]: "category" for j in places})
-            self.features = Features(X, max_categories=getattr(core.model, library.max_categories or "", None))
-            self.is_one_hot = library.categories == "one-hot" and bool(self.features.categories)
+            is_one_hot = library.categories == "one-hot"
+            most = MOST_ONE_HOT if is_one_hot else getattr(core.model, library.max_categories or "", None)
+            self.features = Features(X, most_one_hot=most)
+            self.is_one_hot = is_one_hot and bool(self.features.categories)
+            for name, categories in self.features.categories.items():
+                if most is not None and len(categories) > most:
+                    means[name] = np.zeros((len(categories) + 1, 2))
+                    limit = "that become one-hot columns" if is_one_hot else f"that {type(core.model).__name__} takes"
+                    self.why_means = f"more than the {most} {limit}"
         names = (self.features.names if self.features else None) or []
         names = [*names, *(name for name, _, _ in self.features.date_parts)] if self.features else names
         # LightGBM reads a number as a position, and "a b" as "a_b".
@@ -450,21 +471,62 @@ class Encoder:
         """Return the rows in the form that the model takes."""
         if self.features is None:
             return X
+        rows, codes = self._with_codes(X)
+        return self._with_means(rows, [means[codes[name]] for name, means in self.means.items()])
+
+    def encode_training(self, X: Table, y: FloatArray, sample_weight: Any = None) -> Any:
+        """Return the training rows as `encode` does, after learning from them the means of categories, if any are used.
+
+        A training row's means are learned without the row, so that they don't tell the model the row's own y.
+        """
+        if self.features is None or not self.means:
+            return self.encode(X)
+        rows, codes = self._with_codes(X)
+        y = TargetScale.of(y).scaled(y)  # so that no sum overflows, whatever the unit of y
+        learned = {
+            name: learn_means(codes[name], len(self.features.categories[name]), y, sample_weight, self.seed)
+            for name in self.means
+        }
+        self.means = {name: means for name, (means, _) in learned.items()}
+        return self._with_means(rows, [of_rows for _, of_rows in learned.values()])
+
+    def _with_codes(self, X: Table) -> tuple[Any, dict[Any, IntArray]]:
+        """Return the rows as the model takes them, but for the columns in `means`: their codes, also given by name."""
+        assert self.features is not None
         if self.is_one_hot:
-            return self._with_date_parts(self.features.one_hot(X)[0])
+            matrix = self._with_date_parts(self.features.one_hot(X)[0])
+            return matrix, {name: matrix[:, self._place(name)].astype(np.intp) for name in self.means}
         rows = self.features.transform(X)
         if not isinstance(rows, pd.DataFrame):
-            return rows
+            return rows, {}
+        codes = {name: rows[name].cat.codes.to_numpy() for name in self.features.categories}
         for name, categories in self.features.categories.items():
-            codes = rows[name].cat.codes.to_numpy()
             if self.categories == "text":
                 texts = np.array([*map(str, categories), ""], dtype=object)
-                rows[name] = pd.Series(texts[codes], index=rows.index, dtype=object)
+                rows[name] = pd.Series(texts[codes[name]], index=rows.index, dtype=object)
             else:  # whole numbers as categories, which every library accepts
-                encoded = pd.Categorical.from_codes(codes, categories=pd.RangeIndex(len(categories)))
+                encoded = pd.Categorical.from_codes(codes[name], categories=pd.RangeIndex(len(categories)))
                 rows[name] = pd.Series(encoded, index=rows.index)
         rows = self._with_date_parts(rows)
-        return rows if self.keeps_names else rows.set_axis([f"f{j}" for j in range(rows.shape[1])], axis=1)
+        return rows if self.keeps_names else rows.set_axis([f"f{j}" for j in range(rows.shape[1])], axis=1), codes
+
+    def _with_means(self, rows: Any, of_rows: Sequence[FloatArray]) -> Any:
+        """Put each row's means in the place of codes, and how far y spreads in its categories into last columns."""
+        if not self.means:
+            return rows
+        spreads = {}
+        for name, values in zip(self.means, of_rows, strict=True):
+            spreads[f"spread_{name}"] = values[:, 1]
+            if isinstance(rows, pd.DataFrame):
+                rows[name] = values[:, 0]
+            else:
+                rows[:, self._place(name)] = values[:, 0]
+        return with_columns(rows, spreads)
+
+    def _place(self, name: Any) -> int:
+        """Return where a column with many categories is after encoding."""
+        assert self.features is not None
+        return int(self.positions((self.features.names or []).index(name))[0])
 
     def _with_date_parts(self, rows: Any) -> Any:
         """Return rows with the parts of their dates as the last columns: what of a date comes again and again."""
@@ -484,11 +546,13 @@ class Encoder:
         return rows.to_numpy(np.float64) if is_quicker else rows
 
     def positions(self, column: int) -> IntArray:
-        """Return where a column of X is after encoding: one position, or several if it is one-hot, or a date."""
-        if self.features is None or not (self.is_one_hot or self.features.date_parts):
+        """Return where a column of X is after encoding: one position, or several if it holds categories or dates."""
+        if self.features is None or not (self.is_one_hot or self.features.date_parts or self.means):
             return np.array([column])
         origins = self.features.origins if self.is_one_hot else np.arange(self.features.n_columns)
-        return np.flatnonzero(np.append(origins, [date for _, date, _ in self.features.date_parts]) == column)
+        dates = [date for _, date, _ in self.features.date_parts]
+        many = [(self.features.names or []).index(name) for name in self.means]
+        return np.flatnonzero(np.concatenate([origins, dates, many]) == column)
 
     def settings(self, estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return these settings and the library's own, under names that reach the model inside the estimator."""
@@ -504,6 +568,10 @@ class Encoder:
         if library.categorical is not None and self.features is not None and self.features.categories:
             # The library knows categories by the type of encoded columns, or by positions (a tuple, see `copied`).
             added[library.categorical] = "from_dtype" if library.categories == "native" else self._categorical_places()
+        limits = getattr(core.model, "monotonic_cst", None)
+        n_added = 0 if self.features is None else len(self.features.date_parts) + len(self.means)
+        if n_added and isinstance(limits, list | tuple | np.ndarray):  # one for each column, and now there are more
+            added["monotonic_cst"] = [*limits, *[0] * n_added]
         return {core.prefix + key: value for key, value in _own_spelling(core.model, {**added, **settings}).items()}
 
     def _categorical_places(self) -> tuple[int, ...]:

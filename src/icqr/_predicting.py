@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
@@ -273,6 +274,33 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         table = self.certificate().groups.iloc[:-1]
         table.insert(2, "share", table["n"] / max(self.calibration_.sizes.sum(), 1))
         return pd.concat([table, self.descriptions_], axis=1)
+
+    @property
+    def categories_(self) -> pd.DataFrame:
+        """A row per column of categories: how many the training rows have, how the estimator gets them, and why.
+
+        No category is dropped. Where a column has more than the estimator takes, each becomes two numbers: the mean of
+        the target, and the mean distance from it. Both are learned from training rows. The table is empty for an
+        estimator that prepares the rows itself, such as a pipeline.
+
+        Examples
+        --------
+        >>> from icqr import CQR
+        >>> rng = np.random.default_rng(0)
+        >>> shop = rng.integers(400, size=3000)
+        >>> X = pd.DataFrame({"shop": shop.astype(str)})
+        >>> CQR(random_state=0).fit(X, shop + rng.normal(size=3000)).categories_.iloc[0].tolist()
+        ['shop', 400, 'mean and spread of the target', 'more than the 255 that HistGradientBoostingRegressor takes']
+        """
+        rows: dict[Any, tuple[set[Any], str, str]] = {}
+        for encoder in encoders_of(self):  # the models of several folds may each lack some categories
+            for name, values in encoder.features.categories.items() if encoder.features is not None else ():
+                categories, how, why = rows.get(name, (set(), "one-hot" if encoder.is_one_hot else "categories", ""))
+                if name in encoder.means:
+                    how, why = "mean and spread of the target", encoder.why_means
+                rows[name] = categories.union(values), how, why
+        table = [[name, len(categories), how, why] for name, (categories, how, why) in rows.items()]
+        return pd.DataFrame(table, columns=["column", "categories", "encoding", "reason"])
 
     @property
     def descriptions_(self) -> pd.DataFrame:
@@ -697,6 +725,17 @@ def check_is_calibrated(model: IntervalRegressor) -> None:
     """Raise scikit-learn's NotFittedError unless the model is fitted and calibrated."""
     if not hasattr(model, "calibration_"):  # quicker than scikit-learn's check, which reads the model's tags first
         check_is_fitted(model)
+
+
+def encoders_of(model: IntervalRegressor) -> list[Encoder]:
+    """Return how rows are encoded for the model's estimator: once, or after cross-calibration for each fold."""
+    encoders = []
+    for part in models_of(model.model_):
+        fitted = getattr(part, "models_", [part])[0]
+        if isinstance(fitted, TransformedTargetRegressor):
+            fitted = getattr(fitted, "regressor_", None)
+        encoders.append((fitted.residuals_ if isinstance(fitted, ResidualQuantiles) else part).encoder_)
+    return encoders
 
 
 def check_labels(assigned: Any, n_rows: int) -> IntArray:

@@ -6,7 +6,7 @@ Only `column_kind` decides whether a column holds numbers, categories or dates.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from reprlib import repr as shortened
 from typing import Any, Literal, TypeAlias
@@ -26,8 +26,6 @@ Kind: TypeAlias = Literal["number", "category", "date"]
 
 #: Number of rows to work on at a time.
 ROWS_AT_ONCE = 2**16
-#: A column gets at most this many one-hot columns, for its most frequent categories, so that memory stays bounded.
-MOST_ONE_HOT = 255
 #: Larger tables are not copied.
 MOST_COPIED = 2**24
 _NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
@@ -163,6 +161,24 @@ def draw_rows(n: int, most: int | None, rng: np.random.Generator) -> IntArray:
     (array([0, 1, 2]), 10)
     """
     return np.arange(n) if most is None or n <= most else np.sort(rng.choice(n, size=most, replace=False))
+
+
+def with_columns(X: Table, added: Mapping[str, FloatArray]) -> Table:
+    """Return the table with these as its last columns, under names that no other column has.
+
+    Examples
+    --------
+    >>> with_columns(pd.DataFrame({"a": [1]}), {"a": np.array([2.0])}).columns.tolist()
+    ['a', 'a_']
+    """
+    if not isinstance(X, pd.DataFrame):
+        return np.column_stack([X, *added.values()])
+    table = X.copy()
+    if isinstance(table.columns, pd.MultiIndex):
+        table.columns = table.columns.to_flat_index()
+    for name, values in added.items():
+        table[free_name(name, list(table.columns))] = values
+    return table
 
 
 # -- Kinds of columns ------------------------------------------------------------------------------------------------
@@ -392,6 +408,8 @@ class Features:
         Training rows, as :func:`as_table` returns them.
     max_categories : int, optional
         Keep only this many categories of a column, the most frequent ones; the others become missing.
+    most_one_hot : int, optional
+        A column with more categories than this gets no one-hot columns, but one column of their numbers.
 
     Examples
     --------
@@ -407,13 +425,15 @@ class Features:
     dates: Collection[Any] = ()
     date_parts: Collection[tuple[Any, int, str]] = ()
 
-    def __init__(self, X: Table, max_categories: int | None = None) -> None:
+    def __init__(self, X: Table, max_categories: int | None = None, most_one_hot: int | None = None) -> None:
         self.categories: dict[Any, pd.Index[Any]] = {}
+        self.lumped: dict[Any, int] = {}  # how many categories were not kept
         # Names of the columns of dates. Of their parts, which models get too: a name, the date's place, and the part's.
         self.dates: list[Any] = []
         self.date_parts: list[tuple[Any, int, str]] = []
         self.n_columns: int = X.shape[1]
-        # For each column of the one-hot matrix: the column of X it comes from, and its category's code (-1: numbers).
+        # For each column of the one-hot matrix: the column of X it comes from, and its category's code. -1 stands for
+        # numbers, and for the codes of a column with too many categories.
         self.origins, self.codes = np.arange(self.n_columns), np.full(self.n_columns, -1)
         self.names: list[Any] | None = list(X.columns) if isinstance(X, pd.DataFrame) else None
         if not isinstance(X, pd.DataFrame):
@@ -442,7 +462,10 @@ class Features:
             counts = np.bincount(codes[codes >= 0], minlength=len(column.cat.categories))
             frequent = _most_frequent(counts, max_categories)
             self.categories[name] = column.cat.categories[frequent]
-            one_hot[name] = _most_frequent(counts[frequent], MOST_ONE_HOT)
+            if (counts > 0).sum() > len(frequent):
+                self.lumped[name] = int((counts > 0).sum()) - len(frequent)
+            is_wide = most_one_hot is not None and len(frequent) > most_one_hot
+            one_hot[name] = np.array([-1]) if is_wide else np.arange(len(frequent))
         if one_hot:
             parts = [one_hot.get(name, np.array([-1])) for name in X.columns]
             self.origins = np.repeat(np.arange(self.n_columns), [len(part) for part in parts])
@@ -489,8 +512,8 @@ class Features:
     def one_hot(self, X: Table) -> tuple[FloatArray, IntArray, list[tuple[Any, Any]]]:
         """Return a float matrix with one-hot categories, each column's origin, and each column's (name, category).
 
-        The category is None for a numeric column. A missing or unknown category is a row of zeros, and so is a rare
-        one, beyond the 255 most frequent.
+        The category is None for a column of numbers. A missing or unknown category is a row of zeros; in a column of
+        codes it is -1.
         """
         names = [f"x{j}" for j in range(self.n_columns)] if self.names is None else self.names
         labels = [
@@ -514,10 +537,10 @@ class Features:
         matrix = np.empty((len(frame), len(positions)))
         for j in np.unique(origin):
             column, places = self._transform_column(frame.iloc[:, j]), np.flatnonzero(origin == j)
-            if codes[places[0]] < 0:
-                matrix[:, places] = column.to_numpy(dtype=np.float64)[:, None]
-            else:
-                matrix[:, places] = column.cat.codes.to_numpy()[:, None] == codes[places]
+            is_category = isinstance(column.dtype, pd.CategoricalDtype)
+            values = column.cat.codes.to_numpy() if is_category else column.to_numpy(dtype=np.float64)
+            is_one_hot = codes[places[0]] >= 0
+            matrix[:, places] = values[:, None] == codes[places] if is_one_hot else values[:, None]
         return matrix
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -14,7 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, validate_data
 
-from icqr._libraries import TargetScale, ask, find_library, one_thread
+from icqr._libraries import Encoder, TargetScale, ask, find_library, one_thread
 from icqr._messages import counted
 from icqr._tables import FloatArray, IntArray, Table, as_table, blocks, draw_rows, take_rows
 from icqr.quantiles import MEDIAN, PointModel, QuantileModel, bare, cut_folds, fit_clone
@@ -80,17 +81,16 @@ class CrossFitted(BaseEstimator):
         folds = cut_folds(len(y), self.n_folds, seed, (fit_params or {}).get("sample_weight"))
         everything = np.arange(len(y))
         kept = [np.setdiff1d(everything, fold, assume_unique=True) for fold in folds]
-        self.fitted_, *models = self._fit_on([everything, *kept], X, y, fit_params or {}, n_jobs)
+        encoders, (self.fitted_, *models) = self._fit_on([everything, *kept], X, y, fit_params or {}, n_jobs)
         self.out_of_fold_ = np.empty(len(y))
-        for model, fold in zip(models, folds, strict=True):
-            rows = self.model_.encoder_.encode_new(take_rows(X, fold))
-            self.out_of_fold_[fold] = self._predict_with(model, rows)
+        for encoder, model, fold in zip(encoders[1:], models, folds, strict=True):
+            self.out_of_fold_[fold] = self._predict_with(model, encoder.encode_new(take_rows(X, fold)))
         return self
 
     def _fit_on(
         self, parts: Sequence[IntArray], X: Table, y: FloatArray, fit_params: Mapping[str, Any], n_jobs: int | None
-    ) -> list[Any]:
-        """Return a fitted model for each part of the rows."""
+    ) -> tuple[list[Encoder], list[Any]]:
+        """Return for each part of the rows how they are encoded, and a model fitted to them; the first has all rows."""
         self.model_: PointModel | QuantileModel = clone(self.model)
         if isinstance(self.model_, QuantileModel):
             (settings,) = self.model_.prepare(X, y, (MEDIAN,), fit_params)
@@ -98,15 +98,22 @@ class CrossFitted(BaseEstimator):
             settings = self.model_.prepare(X, y, fit_params)
         estimator = bare(self.model_.estimator)
 
-        # How rows are encoded depends on no target, so that all parts share it.
-        encoder = self.model_.encoder_
-        rows, target = encoder.encode(X), self.model_.scale_.scaled(y)
+        # Where an encoding depends on the target, each part learns its own. Otherwise all parts share it.
+        encoder, target = self.model_.encoder_, self.model_.scale_.scaled(y)
+        encoders = [copy.copy(encoder) if encoder.means else encoder for _ in parts]
+        shared = None if encoder.means else encoder.encode(X)
+        self.model_.encoder_ = encoders[0]
 
-        def task(part: IntArray) -> Any:
-            params = encoder.fit_params(estimator, _check_method_params(X, dict(fit_params), indices=part))
-            return delayed(fit_clone)(estimator, settings, take_rows(rows, part), target[part], params)
+        def task(part: IntArray, own: Encoder) -> Any:
+            params = _check_method_params(X, dict(fit_params), indices=part)
+            if shared is None:
+                rows = own.encode_training(take_rows(X, part), y[part], params.get("sample_weight"))
+            else:
+                rows = take_rows(shared, part)
+            return delayed(fit_clone)(estimator, settings, rows, target[part], own.fit_params(estimator, params))
 
-        return list(Parallel(n_jobs=n_jobs)(task(part) for part in parts))
+        models = Parallel(n_jobs=n_jobs)(task(part, own) for part, own in zip(parts, encoders, strict=True))
+        return encoders, list(models)
 
     def predict(self, X: Table) -> FloatArray:
         """Predict new rows."""
@@ -164,7 +171,7 @@ class FittedOnce(CrossFitted):
         with warnings.catch_warnings():
             # The warning is about rows that every tree of a forest drew. They are filled in below.
             warnings.filterwarnings("ignore", "Some inputs do not have OOB scores", UserWarning)
-            (self.fitted_,) = self._fit_on([np.arange(len(y))], X, scale.scaled(y), fit_params or {}, n_jobs=None)
+            _, (self.fitted_,) = self._fit_on([np.arange(len(y))], X, scale.scaled(y), fit_params or {}, n_jobs=None)
         self.model_.scale_ = scale
         out_of_bag = vars(self.fitted_).pop("oob_prediction_")  # taken out, so that a file has them once
         if hasattr(self.fitted_, "estimators_samples_"):

@@ -91,7 +91,7 @@ class QuantileModel(BaseEstimator):
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
         estimator = bare(self.estimator)
         settings = self.prepare(X, y, levels, fit_params)
-        rows, target = self.encoder_.encode(X), self.scale_.scaled(y)
+        rows, target = self.encoder_.encode_training(X, y, fit_params.get("sample_weight")), self.scale_.scaled(y)
         params = self.encoder_.fit_params(estimator, fit_params, self.scale_.scaled)
 
         # Models fitted at the same time share the cores. Otherwise each LightGBM model would take all of them.
@@ -217,8 +217,8 @@ class PointModel(BaseEstimator):
             return self
         X, y = as_table(X), np.asarray(y, dtype=np.float64)
         settings = self.prepare(X, y, fit_params)
+        rows, target = self.encoder_.encode_training(X, y, fit_params.get("sample_weight")), self.scale_.scaled(y)
         params = self.encoder_.fit_params(bare(self.estimator), fit_params, self.scale_.scaled)
-        rows, target = self.encoder_.encode(X), self.scale_.scaled(y)
         self.model_ = fit_clone(bare(self.estimator), settings, rows, target, params)
         return self
 

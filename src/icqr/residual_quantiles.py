@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import ExtraTreesRegressor
@@ -23,7 +22,7 @@ from icqr._libraries import (
     seeded,
     small_copy,
 )
-from icqr._tables import FloatArray, IntArray, Table, as_table, free_name, settle_kinds, take_rows
+from icqr._tables import FloatArray, IntArray, Table, as_table, settle_kinds, take_rows, with_columns
 from icqr.centres import CrossFitted, FittedOnce, Mixture, SmoothRidge
 from icqr.quantiles import (
     MEDIAN,
@@ -214,7 +213,7 @@ class ResidualQuantiles(RegressorMixin, BaseEstimator):
         added = {"predicted_centre": centre}
         if len(self.centre_.members_) > 1:
             added["models_spread"] = spread
-        return _with_columns(X, added)
+        return with_columns(X, added)
 
     def _check_parameters(self, model: QuantileModel, X: Table) -> None:
         """Raise before any fit if a parameter is wrong, if the estimator can't be used here, or a column can't."""
@@ -297,15 +296,3 @@ def around(estimator: Any, bounds: ResidualQuantiles) -> Any:
 
 def _is_regressor(model: Any) -> bool:
     return not isinstance(model, type) and hasattr(model, "fit") and hasattr(model, "predict")
-
-
-def _with_columns(X: Table, added: Mapping[str, FloatArray]) -> Table:
-    """Return the table with these as its last columns, under names that no other column has."""
-    if not isinstance(X, pd.DataFrame):
-        return np.column_stack([X, *added.values()])
-    table = X.copy()
-    if isinstance(table.columns, pd.MultiIndex):
-        table.columns = table.columns.to_flat_index()
-    for name, values in added.items():
-        table[free_name(name, list(table.columns))] = values
-    return table
