@@ -276,13 +276,34 @@ def test_categories_share_the_weight_of_their_column() -> None:
 def test_column_of_many_categories_keeps_the_frequent_ones() -> None:
     names = [f"n{j}" for j in range(3000)]
     X = pd.DataFrame({"name": ["often"] * 500 + ["seldom"] * 300 + names})
-    space = space_of(X)
+    said = (
+        "Column 'name' has 3,002 categories: K-means groups tell the 100 most frequent apart, and take the other 2,902"
+    )
+    with pytest.warns(UserWarning, match=said):
+        space = space_of(X)
     assert space.transform(X).shape == (len(X), 100)
-    partition = fit(KMeansPartition(choose=3), X)
+    with pytest.warns(UserWarning, match=said):
+        partition = fit(KMeansPartition(choose=3), X)
     assert partition.n_groups_ == 3
     groups = partition.assign(X)
     assert len(set(groups[:500])) == len(set(groups[500:800])) == 1
     assert groups[0] != groups[500]
+
+
+def test_groups_that_lump_categories_say_so_once() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(size=3000), "shop": [f"s{j}" for j in rng.integers(300, size=3000)]})
+    y = X["a"].to_numpy() + X["shop"].str[1:].astype(float).to_numpy() / 100
+    said = (
+        r"Column 'shop' has 300 categories: K-means groups tell the 100 most frequent apart, and take the other 200 "
+        r"for one\. Coverage holds in each group all the same"
+    )
+    model = LGBMRegressor(n_estimators=10, n_jobs=1)
+    with pytest.warns(UserWarning, match=said) as caught:
+        ICQR(model, partition=KMeansPartition(), random_state=0).fit(X, y)
+    assert sum("categories" in str(warning.message) for warning in caught) == 1
+    # A column that distances leave out needs no warning.
+    assert fit(KMeansPartition(choose=3), X, weights=np.array([1.0, 0.0])).n_groups_ == 3
 
 
 @pytest.mark.parametrize("weights", [[1.0, 2.0], [1.0, np.nan, 0.0], [1.0, -1.0, 1.0], [[1.0, 1.0, 1.0]]])

@@ -14,12 +14,13 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 
+from icqr._messages import warn
 from icqr._tables import Features, FloatArray, IntArray, Table
 
 Seed: TypeAlias = int | None
 Weights: TypeAlias = FloatArray | None
 
-#: Of each column, this many categories get a one-hot column, the most frequent ones; rarer ones count as missing.
+#: Of each column, this many categories get a one-hot column, the most frequent ones; rarer ones count as one.
 MOST_CATEGORIES = 100
 #: Columns that together hold less than this share of the variance are left out: they hardly move a centroid.
 NEGLIGIBLE = 1e-3
@@ -75,6 +76,18 @@ class WeightedSpace:
         if not parts:
             return cls(features, np.empty(0, dtype=np.intp), *[np.empty(0)] * 5)
         return cls(features, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def warn_about_lumped(self) -> None:
+        """Warn about columns with more categories than groups tell apart, unless distances leave the column out."""
+        for j in np.unique(self.features.origins[self.columns]):
+            name = None if self.features.names is None else self.features.names[j]
+            if name in self.features.lumped:
+                kept, others = len(self.features.categories[name]), self.features.lumped[name]
+                warn(
+                    f"Column {name!r} has {kept + others:,} categories: K-means groups tell the {kept} most frequent "
+                    f"apart, and take the other {others:,} for one. Coverage holds in each group all the same; "
+                    "ScorePartition() makes groups by predicted difficulty, for which no category is dropped."
+                )
 
     def transform(self, X: Table) -> FloatArray:
         """Return the (n, columns) matrix in which K-means measures distances."""

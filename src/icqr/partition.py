@@ -93,7 +93,7 @@ class KMeansPartition(BaseEstimator):
     """K-means clusters of scaled features, each column weighted by its importance (Algorithms 1 and 3).
 
     1. Scale numeric columns (min-max), fill missing values with the median, and turn categories into one-hot columns
-       (the 100 most frequent of each column).
+       (the 100 most frequent of each column; all others count as one, and a warning says so).
     2. Multiply each column by its weight. Each one-hot column gets the weight of the column that it comes from.
     3. Fit K-means for k = 2, 3, …. Each fit starts from the last centroids and one new one, so that the explained
        variance ``σ_k = Σ n_i |c_i - μ|² / Σ |x_i - μ|²`` grows. Take the first k with ``σ_k > explained_variance``.
@@ -177,6 +177,7 @@ class KMeansPartition(BaseEstimator):
         Z = self.space_.transform(take_rows(X, rows))
         if self.clusterer is None:
             self.space_, Z = self.space_.without_negligible(Z)
+        self.space_.warn_about_lumped()
 
         # Find the smallest k that explains enough variance, and its centroids.
         if np.all(np.ptp(Z, axis=0) <= 1e-9 * np.abs(Z).max(initial=0)):  # equal, up to rounding

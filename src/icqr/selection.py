@@ -154,6 +154,8 @@ def select(
         }
     )
     partition = candidates[chosen].partition
+    if isinstance(partition, KMeansPartition):
+        partition.space_.warn_about_lumped()
     if isinstance(partition, ScorePartition):
         partition.fit(rows.X, rows.y, bounds, random_state=seed, scores=scores, coverage=coverage)
     return partition, table
