@@ -667,9 +667,35 @@ def test_predict_copies_columns_as_they_are(icqr: Run, model_file: str) -> None:
 
 def test_categories_that_the_model_does_not_know_are_named(icqr: Run, model_file: str) -> None:
     write(NEW.assign(region="Atlantis"), Path("new.csv"))
-    said = "note: column 'region': 60 of 60 values are not among the categories that the model knows ('Atlantis')"
+    said = "note: column 'region': 60 of 60 values are categories that no training row had ('Atlantis')"
     assert said in icqr("predict", model_file, "new.csv").err
     assert said in icqr("recalibrate", model_file, "new.csv", "--target", "price", "--out", "fresh.icqr").err
+
+
+def test_many_categories_are_explained_and_rare_ones_are_known(icqr: Run) -> None:
+    rng = np.random.default_rng(0)
+    shops = pd.DataFrame({"shop": [f"s{j}" for j in [*range(600), *rng.integers(600, size=900)]]})
+    write(shops.assign(size=rng.uniform(size=1500), price=rng.normal(size=1500)), Path("shops.csv"))
+    fit = icqr("fit", "shops.csv", "--target", "price", "--method", "cqr", "--out", "model.icqr", "--seed", "0")
+    assert fit.code == 0
+    known = load("model.icqr").model_.encoder_.features.categories["shop"].tolist()
+    assert 400 < len(known) < 600  # those of the training rows
+    assert fit.err.count("categories") == 1
+    assert (
+        f"note: column 'shop': {len(known)} categories, more than the 255 that HistGradientBoostingRegressor takes; "
+        "none is dropped: each is encoded by the mean and spread of the target\n" in fit.err
+    )
+    words = f"{len(known)} categories, as the mean and spread of the target"
+    assert f"Columns: 'shop' ({words}), 'size' (numbers).\n" in icqr("inspect", "model.icqr").out
+    assert json.loads(icqr("inspect", "model.icqr", "--json").out)["columns"] == {"shop": words, "size": "numbers"}
+
+    # All categories of training rows are known, however rare.
+    new = pd.DataFrame({"shop": [*known, *["nowhere"] * 3], "size": 0.5})
+    write(new, Path("new.csv"))
+    assert icqr("predict", "model.icqr", "new.csv", "--out", "intervals.csv").err == (
+        f"note: column 'shop': 3 of {len(new)} values are categories that no training row had ('nowhere'); they count "
+        "as missing\n"
+    )
 
 
 def test_rows_unlike_the_calibration_rows_are_counted(icqr: Run) -> None:

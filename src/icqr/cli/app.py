@@ -169,6 +169,7 @@ def fit(
             fitted = unfitted.fit(X, y, **how)
         show("Writing the model")
         icqr.save(fitted, out)
+    models.note_many_categories(fitted)
     say(f"Data: {described}.")
     if rows.order_by is not None:
         n_newest = int(fitted.calibration_.sizes.sum())

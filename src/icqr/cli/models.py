@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,15 @@ from typing import Any
 import pandas as pd
 from sklearn.utils import get_tags
 
-from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, KMeansPartition, Naive, ResidualQuantiles, load
+from icqr import CQR, ICQR, QR, AutoICQR, GroupPartition, KMeansPartition, Naive, load
 from icqr._files import replacing
 from icqr._messages import imported
-from icqr._predicting import EXPLAINED, IntervalRegressor
-from icqr._tables import Features
+from icqr._predicting import EXPLAINED, IntervalRegressor, encoders_of
 from icqr.auditing.findings import as_json, records
 from icqr.calibration import Certificate
 from icqr.cli.console import listed_names, note, say, say_sheet
 from icqr.cli.options import CALIBRATIONS, MethodName, ModelName, Settings
 from icqr.cli.reading import UserTable, check_column
-from icqr.cross import models_of
 from icqr.reporting.origins import model_facts, promised_words, selections
 from icqr.reporting.report_tables import tables_of
 
@@ -150,32 +148,30 @@ def load_model(model_file: str) -> IntervalRegressor:
 # -- A model and the columns of a table ------------------------------------------------------------------
 
 
-def _features_of(model: IntervalRegressor) -> Iterator[Features]:
-    """Yield what each model that was fitted knows of the columns; one with its own pipeline knows nothing."""
-    for part in models_of(model.model_):
-        fitted = getattr(part, "models_", [part])[0]
-        # Of two stages, the model of the centre knows the columns as the user has them.
-        encoder = (fitted.centre_.members_[0].model_ if isinstance(fitted, ResidualQuantiles) else part).encoder_
-        if encoder.features is not None:
-            yield encoder.features
-
-
 def categories_of(model: IntervalRegressor) -> dict[str, list[Any]]:
-    """Return the categories of the columns that were text in training."""
+    """Return the categories of the columns that were text in training; of a model with its own pipeline, nothing."""
     categories: dict[str, dict[Any, None]] = {}  # the models of several folds may each lack some
-    for features in _features_of(model):
-        for name, values in features.categories.items():
+    for encoder in encoders_of(model):
+        for name, values in encoder.features.categories.items() if encoder.features is not None else ():
             categories.setdefault(str(name), {}).update(dict.fromkeys(values))
     return {name: list(values) for name, values in categories.items()}
 
 
 def kinds_of(model: IntervalRegressor) -> dict[str, str]:
-    """Return what each column of the training rows held, in words."""
+    """Return what each column holds, in words; of categories how many, and how the model gets them."""
     names = range(model.n_features_in_) if model.columns_ is None else model.columns_
     kinds = dict.fromkeys(map(str, names), "numbers")
-    for name, known in categories_of(model).items():
-        kinds[name] = f"{len(known)} categor{'y' if len(known) == 1 else 'ies'}"
-    return kinds | {str(name): "dates" for features in _features_of(model) for name in features.dates}
+    for name, n, how, why in model.categories_.itertuples(index=False):
+        kinds[str(name)] = f"{n:,} categor{'y' if n == 1 else 'ies'}{f', as the {how}' if why else ''}"
+    features = [encoder.features for encoder in encoders_of(model) if encoder.features is not None]
+    return kinds | {str(name): "dates" for known in features for name in known.dates}
+
+
+def note_many_categories(model: IntervalRegressor) -> None:
+    """Tell the user which columns have more categories than the estimator takes, and what becomes of them."""
+    for name, n, how, why in model.categories_.itertuples(index=False):
+        if why:
+            note(f"column {str(name)!r}: {n:,} categories, {why}; none is dropped: each is encoded by the {how}")
 
 
 def columns_to_read(model: IntervalRegressor) -> tuple[list[str], list[str] | None]:
@@ -203,8 +199,8 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
         new = values[~values.isin(known)]
         if len(new):
             note(
-                f"column {name!r}: {len(new):,} of {len(X):,} values are not among the categories that the model "
-                f"knows ({listed_names(new.unique()[:3])}); they count as missing"
+                f"column {name!r}: {len(new):,} of {len(X):,} values are categories that no training row had "
+                f"({listed_names(new.unique()[:3])}); they count as missing"
             )
     return X
 
