@@ -188,9 +188,9 @@ def _band_of_all(groups: Grouping) -> dict[str, Any]:
     if present["band_lower"].isna().any():
         return {}
     total = present["calibration_rows"] + 1
-    mean = present["rank"] / total
-    variance = float((present["share"] ** 2 * mean * (1 - mean) / (total + 1)).sum())
-    mean = float((present["share"] * mean).sum())
+    means = present["rank"] / total
+    variance = float((present["share"] ** 2 * means * (1 - means) / (total + 1)).sum())
+    mean = float((present["share"] * means).sum())
     size = mean * (1 - mean) / variance - 1
     low, high = stats.beta.interval(BAND, mean * size, (1 - mean) * size)
     return {"calibration_rows": int(present["calibration_rows"].sum()), "band_lower": low, "band_upper": high}
