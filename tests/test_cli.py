@@ -203,8 +203,7 @@ def test_compare(icqr: Run) -> None:
     assert re.findall(r"^(\S.*?)  .* \d+ of \d+ ", out, flags=re.MULTILINE) == METHODS
     assert (
         "AutoICQR fits bounds of its own in two stages (a centre, then the quantiles of the residuals) and chooses "
-        'its groups from training rows (partition="auto"), here one group for all rows: coverage is promised over all '
-        "rows together.\n"
+        "its groups from training rows, here one group for all rows: coverage is promised over all rows together.\n"
     ) in out
     cost = r"^Seconds to fit: Naive [\d.]+, .* AutoICQR [\d.]+ \(the model that QR, CQR and ICQR share .* each\)\.$"
     assert re.search(cost, out, flags=re.MULTILINE)
@@ -856,6 +855,91 @@ def test_a_known_name_and_a_file_of_that_name(icqr: Run) -> None:
     assert "Data: sine_spread (240 rows" in done.out
 
 
+# -- Advice names options ----------------------------------------------------------------------------------
+
+FEW, SAME = SALES.assign(region=np.where(SALES.index < 6, "west", SALES["region"])), SALES.assign(price=7.0)
+ADVICE: dict[str, tuple[pd.DataFrame, list[str], str]] = {
+    "a small group": (
+        FEW,
+        ["--groups", "region"],
+        "warning: --coverage 0.9 needs 9 .*; icqr fit --small-groups infinite k",
+    ),
+    "a small group, refused": (
+        FEW,
+        ["--groups", "region", "--small-groups", "error"],
+        "error: --coverage 0.9 needs 9 .* fit with --small-groups pooled or --small-groups infinite",
+    ),
+    "few rows": (SALES[:8], [], "error: --coverage 0.9 needs at least 9 calibration rows for a finite interval, got 8"),
+    "one row": (SALES[:1], ["--method", "cqr"], "error: 1 rows are too few to train and to calibrate with"),
+    "limits": (SALES, ["--y-min", "200"], r"error: the target must lie between 200 and inf \(--y-min, --y-max\); row"),
+    "an infinite target": (
+        SALES.assign(price=SALES["price"].where(SALES.index > 0, np.inf)),
+        [],
+        "error: the target must be finite; 1 of 240 values are not, the first in row 0. Take them out of the file",
+    ),
+    "text that says little": (
+        SALES.assign(name=[f"shop {n * n}" for n in range(240)]),
+        ["--method", "cqr"],
+        "warning: Column 'name' holds text .* Leave it out with --ignore, or turn it into numbers or fewer categories",
+    ),
+    "numbers among text": (
+        SALES.assign(size=SALES["size"].astype(str).where(SALES.index % 9 > 0, "unknown")),
+        ["--method", "cqr"],
+        "note: .*, say --missing unknown\nwarning: Column 'size' .*: --missing TEXT reads the others as missing",
+    ),
+    "a leak": (
+        make_sales(3000, 0).assign(paid=lambda sales: sales["price"]),
+        ["--method", "icqr"],
+        "warning: Columns? 'paid'.* may leak the target: .* Leave out with --ignore what is not known when you predict",
+    ),
+    "columns that say nothing": (
+        SALES.assign(size=1, region="x"),
+        ["--method", "icqr"],
+        "though the target varies.* nothing about the target, .* Try --method auto, .*, or another --model.\n"
+        "warning: One group only, .* predicts the same for every row; then try another --model",
+    ),
+    "columns that say nothing to AutoICQR": (
+        SALES.assign(size=1, region="x"),
+        ["--calibration", "split"],
+        "say more about the target, or another --model|nothing about the target",
+    ),
+    "the rows themselves": (
+        SALES,
+        ["--method", "cqr", "--calibration", "sales.csv"],
+        "warning: the calibration rows are the training rows, .*; give --calibration a file of other rows, or leave",
+    ),
+    "one time": (
+        SALES.assign(year=2024),
+        ["--order-by", "year"],
+        "error: --order-by must leave older rows to train on, .*; take a column that tells the rows apart",
+    ),
+    "a library's own error": (
+        SAME,
+        ["--method", "cqr", "--model", "catboost"],
+        "error: catboost can't learn from these rows: All train targets are equal",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ADVICE)
+def test_advice_names_options_of_the_command(icqr: Run, what: str) -> None:
+    sales, more, said = ADVICE[what]
+    write(sales, Path("sales.csv"))
+    _, _, err = icqr("fit", "sales.csv", "--target", "price", *QUICK[:2], "--out", "model.icqr", *more)
+    assert re.search(said, err), err
+    python = r"\w=['\"\d(]|\w\(\w*\)|_calibration|pd\.|AutoICQR, |estimator|n_samples"
+    assert not re.search(python, err), err
+
+
+def test_advice_about_qr_names_options(icqr: Run) -> None:
+    write(SALES, Path("sales.csv"))
+    assert icqr("fit", "sales.csv", "--target", "price", *QUICK[:2], "--method", "qr", "--out", "qr.icqr").code == 0
+    said = "error: QR predicts the coverage it was fitted for, 0.9, and not 0.8. Fit it with --coverage 0.8, or fit --m"
+    assert said in icqr("predict", "qr.icqr", "sales.csv", "--coverage", "0.8").err
+    said = "error: QR has no calibration; fit --method cqr or --method icqr with the same --model\n"
+    assert said == icqr("recalibrate", "qr.icqr", "sales.csv", "--target", "price").err
+
+
 # -- Bad data: one line, no traceback, nothing written -----------------------------------------------------
 
 BAD = {  # more of them in test_cli_reading.py
@@ -868,7 +952,7 @@ BAD = {  # more of them in test_cli_reading.py
     ),
     "all gaps": ("size,price\n1,\n2,\n", "--drop-missing would leave out 2 rows and keep 0"),
     "a typo": ("size,prize\n1,2\n", "there is no column 'price'; columns are 'size', 'prize'; did you mean 'prize'?"),
-    "few rows": ("size,price\n" + "1,2\n2,3\n" * 4, "n_samples="),
+    "few rows": ("size,price\n" + "1,2\n2,3\n" * 4, "9 calibration rows for a finite interval, got "),
 }
 
 

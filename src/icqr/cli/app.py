@@ -14,6 +14,7 @@ import icqr
 from icqr.cli import options
 from icqr.cli.console import note, progress, say, say_sheet, tell, warnings_as_lines
 from icqr.cli.options import command, option
+from icqr.cli.wording import in_options
 
 app = typer.Typer(
     name="icqr",
@@ -35,12 +36,19 @@ def run(arguments: Sequence[str] | None = None) -> None:
         with warnings_as_lines():
             app(arguments, prog_name="icqr")
     except (ValueError, OSError, ImportError, MemoryError) as error:
-        text = str(error)
+        text = in_options(str(error))
         if isinstance(error, MemoryError):
             text = "not enough memory; give fewer rows or columns"
         elif isinstance(error, OSError) and error.filename is not None:
             text = f"{error.filename}: {error.strerror}"
         tell("error", text, "bold red")
+        sys.exit(1)
+    except Exception as error:
+        # A model library may have errors of its own kind.
+        library = type(error).__module__.partition(".")[0].lstrip("_")
+        if library not in ("catboost", "lightgbm", "xgboost"):
+            raise
+        tell("error", f"{library} can't learn from these rows: {str(error).rpartition(': ')[2]}", "bold red")
         sys.exit(1)
     except SystemExit as ended:
         if ended.code == 130:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from icqr.cli.wording import in_options
+
 if TYPE_CHECKING:
     from icqr._sheet import Sheet
 
@@ -78,7 +80,7 @@ def warnings_as_lines() -> Iterator[None]:
     printed: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        text = str(message)
+        text = in_options(str(message))
         if text not in printed:
             printed.add(text)
             tell("warning", text, "bold yellow")

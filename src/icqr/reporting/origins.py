@@ -202,7 +202,7 @@ def remarks(models: Mapping[str, IntervalRegressor]) -> list[str]:
         if two_stages(model) is not None:
             ways.append("fits bounds of its own in two stages (a centre, then the quantiles of the residuals)")
         if hasattr(model, "selection_"):
-            ways.append(f'chooses its groups from training rows (partition="auto"), here {_chosen_groups(model)}')
+            ways.append(f"chooses its groups from training rows, here {_chosen_groups(model)}")
         if ways:
             where = "in each group" if model.n_groups_ > 1 else "over all rows together"
             certificate = model.certificate()
