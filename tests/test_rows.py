@@ -180,6 +180,16 @@ def test_a_column_of_x_may_say_how_old_rows_are(method: Any, wrap: Any) -> None:
     assert list(model.feature_names_in_) == ["a", "year"]  # it stays a feature
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Zurich"])
+def test_a_date_column_says_how_old_rows_are_and_stays_a_feature(zone: str | None) -> None:
+    table = pd.DataFrame({"a": X.ravel(), "when": DAYS.tz_localize(zone)})
+    model = Naive(random_state=0, coverage=0.5).fit(table, Y, order="when")
+    newest = AGES >= 20
+    split = Naive(random_state=0, coverage=0.5).fit(table[~newest], Y[~newest], table[newest], Y[newest])
+    np.testing.assert_array_equal(model.predict_interval(table), split.predict_interval(table))
+    assert list(model.feature_names_in_) == ["a", "when"]
+
+
 def test_weights_go_with_their_rows() -> None:
     model = Naive(random_state=0, coverage=0.8)
     weights = np.where(AGES < 10, 1.0, 0.0)
