@@ -332,7 +332,7 @@ def _rank(column: pd.Series[Any]) -> FloatArray:
     """Return each value's place in increasing order: of numbers and dates by size, of others by their text."""
     if column.dtype.kind not in "biufmM":
         column = column.astype(str)
-    return column.rank(method="first").to_numpy(dtype=np.float64, na_value=math.inf)
+    return np.asarray(column.rank(method="first").to_numpy(na_value=math.inf), dtype=np.float64)
 
 
 def _example_text(value: Any) -> str:
