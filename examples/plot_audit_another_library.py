@@ -36,7 +36,7 @@ for sentence in result.findings[:4]:
     print("-", sentence)
 
 # %%
-# The same as a table, drawn: each line is the exact 95 % interval of a region's coverage.
+# The same as a picture: each line says where a region's true coverage very likely is.
 
 regions = result.alarms.head(8).iloc[::-1].reset_index(drop=True)
 figure, ax = plt.subplots(figsize=(9, 4.2), layout="constrained")
@@ -45,7 +45,7 @@ ax.plot(regions["coverage"], regions.index, "o", color="#D55E00")
 ax.axvline(0.9, color="black", linestyle="--", linewidth=1)
 ax.set_yticks(regions.index, [f"{row.region}  (n = {row.n:,})" for row in regions.itertuples()])
 ax.xaxis.set_major_formatter("{x:.0%}")
-ax.set_xlabel("coverage")
+ax.set(xlabel="coverage", xlim=(None, 0.95))
 ax.set_title("Regions that fall short of 90 %", loc="left")
 plt.show()
 

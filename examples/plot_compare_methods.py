@@ -36,8 +36,7 @@ models = [method(coverage=0.9, y_min=0, random_state=0) for method in (Naive, CQ
 for model in models:
     model.fit(days[old], sales[old])
 result = compare(sales[new], models, days[new], reference="CQR", with_excess_risk=False)
-for sentence in result.findings[-3:]:
-    print("-", sentence)
+print(result.answer)
 
 # %%
 # The main numbers. Interval score: the width, plus a fine for every miss.
