@@ -215,6 +215,22 @@ def test_constraints_given_by_position_still_hold():
     assert model.monotonic_cst == [-1, 0]
 
 
+@pytest.mark.parametrize("model", [HIST, GradientBoostingRegressor(n_estimators=5, random_state=0)])
+def test_dates_and_many_categories_come_together(model):
+    X, y = shops(800, 300, seed=0)
+    X["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(800) * 9, unit="h")
+    fitted = QuantileModel(clone(model)).fit(X, y, LEVELS)
+    order = np.random.default_rng(0).permutation(800)
+    for place, name in enumerate(X.columns):
+        moved = column_replacer(fitted, X).replace(place, order[None])[0]
+        expected = fitted.predict(X.assign(**{name: X[name].to_numpy()[order]}))
+        np.testing.assert_allclose(moved, expected, rtol=1e-12, atol=1e-12)
+    if model is HIST:
+        limited = clone(HIST).set_params(monotonic_cst=[-1, 0, 0])
+        line = X[:20].assign(a=np.linspace(0, 1, 20), shop="s1", day=X["day"][0])
+        assert np.all(np.diff(PointModel(limited).fit(X, y).predict(line)) <= 0)
+
+
 def test_evaluation_rows_get_the_means_of_training_rows():
     X, y = shops(1000, 300, seed=0)
     encoder = Encoder(HIST, X)
