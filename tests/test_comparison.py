@@ -197,6 +197,9 @@ def test_all_methods_are_judged_in_the_same_regions() -> None:
     assert regions["flat"] == regions["CQR"] == regions["own groups"]
     assert {region for region, kind, _ in regions["CQR"] if kind == "group"} == {"kind = u", "kind = v"}
     assert len([kind for _, kind, _ in regions["CQR"] if kind not in ("group", "all rows")]) <= 25
+    # And by intervals that are as sure, though only one has groups of its own.
+    sure = {name: audited.regions.set_index("region")["confidence"] for name, audited in found.audits.items()}
+    assert (sure["flat"] == sure["own groups"][sure["flat"].index]).all()
     # A region of the intervals says whose they are.
     widths = [region for region, kind, _ in regions["CQR"] if kind.startswith("interval")]
     assert widths

@@ -70,7 +70,7 @@ def verdict_of(low: float, high: float, band: tuple[float, float] | None, covera
 @given(tables())
 def test_each_verdict_is_that_of_the_printed_numbers(given_table: tuple[pd.DataFrame, float]) -> None:
     table, coverage = given_table
-    judged = judge(table, coverage, searched=True)
+    judged = judge(table, coverage, n_families=4)
     assert len(judged) == len(table)
     for region in records(judged):
         sentence = region_sentence(region, coverage)
@@ -87,7 +87,7 @@ def test_each_verdict_is_that_of_the_printed_numbers(given_table: tuple[pd.DataF
 @given(tables())
 def test_the_sentence_on_all_rows_says_what_its_numbers_say(given_table: tuple[pd.DataFrame, float]) -> None:
     table, coverage = given_table
-    judged = judge(table, coverage, searched=True)
+    judged = judge(table, coverage, n_families=4)
     sentence = overall_sentence(judged, coverage)
     (whole,) = records(judged[judged["kind"] == "all rows"])
     low, high = shown(sentence, "very likely")
@@ -113,10 +113,9 @@ def test_the_sentence_on_all_rows_says_what_its_numbers_say(given_table: tuple[p
 def test_the_intervals_hold_all_together(given_table: tuple[pd.DataFrame, float]) -> None:
     """Exact intervals whose chances to miss add up to 5 %, rounded outwards by less than the last digit shown."""
     table, coverage = given_table
-    judged = judge(table, coverage, searched=True)
+    judged = judge(table, coverage, n_families=4)
     assert (1 - judged["confidence"]).sum() <= ERROR_RATE + 1e-12
-    families = 2 + judged["kind"].isin(["group", "model group"]).any()  # all rows, found regions, groups
-    assert judged.loc[judged["kind"] == "all rows", "confidence"].item() == pytest.approx(1 - ERROR_RATE / families)
+    assert judged.loc[judged["kind"] == "all rows", "confidence"].item() == pytest.approx(1 - ERROR_RATE / 4)
     for region in records(judged):
         low, high = binomial_interval(region["covered"], region["n"], confidence=region["confidence"])
         last = 10.0 ** -(digits(coverage) + 2) + 1e-9
@@ -134,7 +133,7 @@ def test_a_wide_interval_never_holds_beside_a_narrow_one_that_does_not(
 ) -> None:
     table = pd.DataFrame([("all rows", 1, 1), ("group", *one), ("group", *other)], columns=["kind", "covered", "n"])
     table = table.assign(basis="all rows", band_lower=None, band_upper=None)
-    judged = judge(table, coverage, searched=False)
+    judged = judge(table, coverage, n_families=2)
     groups = judged[judged["kind"] == "group"]
     width = groups["coverage_upper"] - groups["coverage_lower"]
     slack = tolerance(coverage) + 1e-9

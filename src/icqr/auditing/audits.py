@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -159,8 +160,8 @@ def audit(
        and centre, the leaves of a shallow tree on "covered", the worst slab. The 20 at most whose coverage looks
        furthest from the promise are *judged* on the other half.
     3. Each region has an exact (Clopper-Pearson) interval for its true coverage. The intervals are wide enough for all
-       regions together: the chance that any of them misses is at most 5 %. All rows, the given groups and the found
-       regions get an equal share of that.
+       regions together: the chance that any of them misses is at most 5 %. All rows, your groups, the model's own
+       groups and the found regions get equal shares of that.
     4. The verdict follows from that interval and nothing else: *undercovers* if all of it is below the promise,
        *overcovers* if all of it is above. If it contains the promise, the region *holds* when the interval ends at most
        5 points (half the promised misses, if that is less) below the promise and is at most twice as wide; otherwise
@@ -206,7 +207,7 @@ def audit(
     seed = check_whole_number("random_state", random_state, 0)
     with progress(verbose, "audit", n_steps=2):
         audited = prepare(y, intervals, X, groups, coverage)
-        return audit_rows(audited, find(audited, seed), seed, with_excess_risk)
+        return audit_rows(audited, find(audited, seed), n_families([audited]), seed, with_excess_risk)
 
 
 # -- The audit -------------------------------------------------------------------------------------------
@@ -246,11 +247,21 @@ def find(audited: Audited, seed: int, method: str = "") -> Found:
     return Found(slab, regions)
 
 
-def audit_rows(audited: Audited, found: Found, seed: int, with_excess_risk: bool) -> Audit:
+def n_families(methods: Sequence[Audited]) -> int:
+    """Return how many families of regions share the error rate, the same for methods that are compared.
+
+    All rows; the user's groups and models' own, where there are some; and regions that are found, if there are rows
+    enough to search.
+    """
+    kinds = {grouping.is_of_a_model for each in methods for grouping in each.groupings}
+    return 1 + len(kinds) + (len(methods[0].rows.y) >= FEWEST_TO_SEARCH)
+
+
+def audit_rows(audited: Audited, found: Found, n_families: int, seed: int, with_excess_risk: bool) -> Audit:
     """Audit rows that are in one form already, see :func:`audit`."""
     step("measures")
     coverage, rows = audited.coverage, audited.rows
-    regions = _judged_regions(audited, found)
+    regions = _judged_regions(audited, found, n_families)
     strata = metrics.size_stratified_coverage(rows.y, audited.intervals)
     (whole,) = records(regions[regions["kind"] == "all rows"])
     numbers = _numbers(audited, strata, found.slab, whole) | _risk_numbers(audited, seed, with_excess_risk)
@@ -316,11 +327,11 @@ def _risk_numbers(audited: Audited, seed: int, with_excess_risk: bool) -> dict[s
     return values | {f"excess_risk_{form}_error": float(risk["standard_error"][form]) for form in RISKS}
 
 
-def _judged_regions(audited: Audited, found: Found) -> pd.DataFrame:
+def _judged_regions(audited: Audited, found: Found, n_families: int) -> pd.DataFrame:
     """Return the table of regions with their verdicts, worst first."""
     # Each region: what is known of it, the rows that judge it, and what these are called.
-    n = len(audited.rows.y)
-    regions: list[tuple[dict[str, Any], IntArray, str]] = [(audited.whole, np.arange(n), GIVEN)]
+    everywhere = np.arange(len(audited.rows.y))
+    regions: list[tuple[dict[str, Any], IntArray, str]] = [(audited.whole, everywhere, GIVEN)]
     for grouping in audited.groupings:
         rows_of_code = pd.Series(grouping.codes).groupby(grouping.codes).indices
         known = enumerate(records(grouping.table))
@@ -334,5 +345,5 @@ def _judged_regions(audited: Audited, found: Found) -> pd.DataFrame:
         widths = {"mean_width": width.mean(), "median_width": width.median()}
         table.append({**facts, "basis": basis, **counts, **widths})
     columns = pd.DataFrame(table).reindex(columns=[*REGION_COLUMNS, "covered"])
-    judged = judge(columns, audited.coverage, searched=n >= FEWEST_TO_SEARCH)
+    judged = judge(columns, audited.coverage, n_families)
     return judged[REGION_COLUMNS].astype({"group": "Int64", "calibration_rows": "Int64"})

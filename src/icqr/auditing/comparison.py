@@ -16,7 +16,7 @@ from scipy import stats
 from icqr._messages import progress
 from icqr._tables import FloatArray, IntArray
 from icqr.auditing.audited import Audited, Groups, Intervals, check_not_swapped, prepare
-from icqr.auditing.audits import Audit, Found, audit_rows, find
+from icqr.auditing.audits import Audit, Found, audit_rows, find, n_families
 from icqr.auditing.choice import FEWEST_COMPARED, choose
 from icqr.auditing.findings import Written, percent, plain, records
 from icqr.auditing.regions import LARGEST_OVERLAP
@@ -186,7 +186,8 @@ def compare_rows(rows: dict[str, Audited], base: str, seed: int, with_excess_ris
     if several:
         shared = _shared_regions(list(found.values()), len(rows[base].rows.y))
         found = {name: each._replace(regions=shared) for name, each in found.items()}
-    audits = {name: audit_rows(audited, found[name], seed, with_excess_risk) for name, audited in rows.items()}
+    shares = n_families(list(rows.values()))
+    audits = {name: audit_rows(each, found[name], shares, seed, with_excess_risk) for name, each in rows.items()}
 
     # A row per method, and what is to be said of it: its summary, and its worst region if one undercovers.
     table, findings = [], []

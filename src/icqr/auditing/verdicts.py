@@ -68,23 +68,22 @@ def digits(coverage: float) -> int:
     return max(1, math.ceil(-math.log10(tolerance(coverage)) - 1e-9) - 2)
 
 
-def judge(regions: pd.DataFrame, coverage: float, searched: bool) -> pd.DataFrame:
+def judge(regions: pd.DataFrame, coverage: float, n_families: int) -> pd.DataFrame:
     """Judge regions, a row each with `kind`, `basis`, `n`, `covered` (a count) and a band, and put the worst first.
 
-    There are up to three families: all rows, the groups that were given, and, if regions were `searched`, those that
-    were found. Each has an equal share of `ERROR_RATE`, so that the one interval of all rows keeps most power. Within a
-    family each interval has an equal part (Bonferroni), so that no independence is needed. How many regions are found
-    depends on rows that also judge the given ones, so no family's share depends on that.
+    There are up to four families: all rows, the user's groups, a model's own groups, and the regions that were found.
+    Each has an equal share of `ERROR_RATE`, so that the one interval of all rows keeps most power. Within a family each
+    interval has an equal part (Bonferroni), so that no independence is needed. How many regions are found depends on
+    rows that also judge the others, so the number of families is fixed before the search.
     """
-    whole, found = regions["kind"] == "all rows", regions["basis"] == FOUND
-    families = [whole, ~whole & ~found, found]
-    share = ERROR_RATE / (1 + families[1].any() + searched)
+    kind, found = regions["kind"], regions["basis"] == FOUND
+    families = [kind == "all rows", kind == "group", kind == "model group", found]
 
     # The exact intervals, rounded outwards to the digits that are printed: what is printed is what is judged.
     low, high, sure = (np.full(len(regions), math.nan) for _ in range(3))
     for inside in families:
         if inside.any():
-            sure[inside] = 1 - share / inside.sum()
+            sure[inside] = 1 - ERROR_RATE / n_families / inside.sum()
             counts = regions.loc[inside, ["covered", "n"]].to_numpy(dtype=float).T
             low[inside], high[inside] = binomial_interval(*counts, confidence=float(sure[inside][0]))
     scale = 10.0 ** (digits(coverage) + 2)
