@@ -171,6 +171,11 @@ def test_every_command_has_help_with_examples(icqr: Run, command: str) -> None:
             ["compare", "x", "--target", "y", "--order-by", "y"],
             "--order-by y: this column stays a feature, so it can be neither --target nor --ignore",
         ),
+        (
+            ["fit", "x", "--out", "m.icqr", "--coverage", "0.8", "--coverage", "0.9"],
+            "Invalid value for '--coverage': it is given twice, and one is enough: icqr predict gives any other",
+        ),
+        (["compare", "--target", "a", "--target", "b"], "'--target': it is given twice, and one is enough"),
         (["compare", "--jobs", "0"], "must be 1 or more, or -1 for one per core, got 0"),
         (["compare", "--seed", "-1"], "Invalid value for '--seed'"),
         (["compare", "--small-groups", "infinte"], "'infinte' is not one of 'pooled', 'infinite', 'error'"),

@@ -19,8 +19,8 @@ from icqr.cli.wording import in_options
 app = typer.Typer(
     name="icqr",
     help="Prediction intervals for tabular regression that hold where you look, not only on average.",
-    epilog="Exit codes: 0 done; 1 the data, the model or a file is not as it must be, and a line on standard error "
-    "says why; 2 wrong use of the command; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 something is wrong with the data, the model or a file, and a line on standard error "
+    "says what; 2 wrong use of the command; 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -72,6 +72,7 @@ def _show_version(version: Annotated[bool, typer.Option("--version", help="Print
     "icqr compare bike",
     "icqr compare sales.csv --target price --coverage 0.8 --report sales.html",
     "icqr compare sales.parquet --target price --groups region --model lightgbm",
+    "icqr compare sales.csv --target price --order-by date",
     "icqr compare sales.csv.gz --target price --json > sales.json",
 )
 def compare(
@@ -82,15 +83,15 @@ def compare(
     text_format: options.TextFormat,
     report: Annotated[
         str | None,
-        option("FILE", "The report, HTML. Without this option: report.html; with --json, none."),
+        option("FILE", "The report, an HTML file. Without this option it is report.html; with --json there is none."),
     ] = None,
     json: options.AsJson = False,
 ) -> None:
     """Compare AutoICQR with Naive, QR, CQR and ICQR on your data, and write a report.
 
-    Half of the rows train, a quarter calibrates; on the last quarter the methods are compared (the paper's split, drawn
-    at random). QR, CQR and ICQR share one quantile model; Naive and AutoICQR have the same rows and fit their own.
-    Without DATA, built-in data are used.
+    Half of the rows train and a quarter calibrates; on the last quarter the methods are compared, as in the paper. Rows
+    are drawn at random, or taken in the order of --order-by. QR, CQR and ICQR share one quantile model; Naive and
+    AutoICQR have the same rows and fit their own. Without DATA, built-in data are used.
     """
     from icqr.auditing.findings import as_json
     from icqr.cli import judging, models
@@ -123,6 +124,9 @@ def compare(
     "icqr fit sales.csv --target price --method cqr --out sales.icqr",
     "icqr fit sales.csv --target price --groups region --model catboost --out sales.icqr",
     "icqr fit sales.csv --target price --y-min 0 --ignore id --out sales.icqr",
+    "icqr fit sales.csv --target price --order-by date --out sales.icqr",
+    "icqr fit sales.csv --target price --calibration october.csv --out sales.icqr",
+    "icqr fit verkauf.csv --target preis --decimal , --date-format %d.%m.%Y --missing unbekannt --out verkauf.icqr",
     "icqr fit bike --out bike.icqr",
     'icqr fit "sales/*.parquet" --target price --model lightgbm --engine dask --out sales.icqr',
 )
@@ -139,9 +143,9 @@ def fit(
 ) -> None:
     """Fit AutoICQR, or another method, and keep it in a file.
 
-    A third of the rows, drawn at random, is set aside for calibration; with --order-by the newest third. AutoICQR with
-    fewer than 1,000 rows sets none aside: all train, and all calibrate by models that have not seen them. QR, which is
-    not calibrated, trains on all.
+    A third of the rows is set aside for calibration: drawn at random, or with --order-by the newest. AutoICQR with
+    fewer than 1,000 rows sets none aside: all rows train, and each calibrates by a model that has not seen it. QR is
+    not calibrated, and trains on all rows.
     """
     settings.check_for(method)
     rows.check_calibration(calibration, method)
@@ -204,30 +208,30 @@ def predict(
         str,
         option(
             "FILE",
-            "The intervals; .parquet, .feather, .csv, .csv.gz or .jsonl. - is standard output, as CSV. "
-            "With --engine dask: a new folder, of Parquet files.",
+            "The file of intervals: .parquet, .feather, .csv, .csv.gz or .jsonl. - is CSV on standard output. "
+            "With --engine dask, a new folder of Parquet files.",
         ),
     ] = "-",
     coverage: Annotated[
         list[float] | None,
         option(
             "SHARE",
-            "Another coverage than the model's own; may be repeated: columns are then lower_0.8, upper_0.8 and so on.",
+            "Another coverage than the model's own. Repeat it for more: columns are then lower_0.8, upper_0.8, …",
             callback=options.check_coverage,
         ),
     ] = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
+        options.flag("--explain", "Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
     ] = False,
     keep: Annotated[
-        list[str] | None, option("COL", "Copy a column of DATA, for example an id; may be repeated.")
+        list[str] | None, option("COL", "Copy this column of DATA, for example an id. Repeat it for more.")
     ] = None,
     *,
     text_format: options.TextFormat,
     engine: options.Engine,
 ) -> None:
-    """Predict intervals: lower, median, upper, group and promised coverage, a row for each row of DATA, in its order.
+    """Predict an interval for each row of DATA, in its order: lower, median, upper, group and promised coverage.
 
     Columns that the model does not use are ignored, the target among them.
     """
@@ -273,14 +277,14 @@ def recalibrate(
     model: options.ModelFile,
     data: options.Data,
     target: options.Target = None,
-    out: Annotated[str | None, option("FILE", "Another file. Without this option MODEL is replaced.")] = None,
+    out: Annotated[str | None, option("FILE", "The file to write. Without this option, MODEL is replaced.")] = None,
     drop_missing: options.DropMissing = False,
     *,
     text_format: options.TextFormat,
 ) -> None:
-    """Calibrate a model with fresh rows; its quantile model and groups stay as they are.
+    """Calibrate a model again, with fresh rows. Its bounds and groups stay as they are.
 
-    DATA must hold rows that the model was not fitted on, with the target.
+    DATA needs the target, and rows that the model was not fitted on.
     """
     from icqr.cli import models
     from icqr.cli.reading import check_column, check_numbers, read_data
@@ -319,12 +323,14 @@ def recalibrate(
 )
 def audit(
     data: options.Data,
-    target: Annotated[str, option("COL", "The column of what happened.")],
+    target: Annotated[str, option("COL", "The column of the true values.")],
     lower: Annotated[str, option("COL", "The column of lower bounds.")],
     upper: Annotated[str, option("COL", "The column of upper bounds.")],
-    coverage: Annotated[float, option("SHARE", "What the intervals promise.", callback=options.check_coverage)],
+    coverage: Annotated[
+        float, option("SHARE", "What the intervals promise, for example 0.9.", callback=options.check_coverage)
+    ],
     groups: Annotated[str | None, option("COL", "Judge each value of this column.")] = None,
-    report: Annotated[str | None, option("FILE", "Write a report, HTML.")] = None,
+    report: Annotated[str | None, option("FILE", "Write a report to this HTML file.")] = None,
     json: options.AsJson = False,
     seed: options.Seed = 0,
     drop_missing: options.DropMissing = False,
@@ -332,10 +338,10 @@ def audit(
     text_format: options.TextFormat,
     engine: options.Engine,
 ) -> None:
-    """Say where the intervals of any library hold and where they do not.
+    """Say where intervals hold and where they don't, whatever library made them.
 
-    The other columns of DATA are searched for regions in which the promise fails; rows must be ones that the intervals'
-    model has not seen.
+    The other columns of DATA are searched for regions in which the promise fails. The model that made the intervals
+    must not have seen these rows.
     """
     on_dask = engine.is_dask(text_format)
     from icqr.auditing.findings import as_json
@@ -367,7 +373,7 @@ def audit(
 
 @command(app, "icqr inspect sales.icqr", "icqr inspect sales.icqr --json")
 def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
-    """Say what is in a model's file: what is promised, its groups, its columns. Nothing in the file is run."""
+    """Show what a model promises, its groups and its columns. Nothing in the file is run."""
     from icqr.cli import models
 
     fitted = models.load_model(model)
@@ -385,14 +391,16 @@ def inspect(model: options.ModelFile, json: options.AsJson = False) -> None:
 
 @command(app, "icqr plan --rows 1000 --n-groups 5", "icqr plan --precision 0.02 --coverage 0.95")
 def plan(
-    rows: Annotated[int | None, option("N", "Calibration rows in all.", min=0)] = None,
+    rows: Annotated[int | None, option("N", "How many calibration rows you have.", min=0)] = None,
     coverage: options.Coverage = 0.9,
-    n_groups: Annotated[int, option("N", "Groups, equally large.", min=1)] = 1,
-    precision: Annotated[float | None, option("SHARE", "How far off it may be: 0.02 is two points.")] = None,
-    confidence: Annotated[float, option("SHARE", "The share of calibrations that this is for.")] = 0.9,
+    n_groups: Annotated[int, option("N", "How many groups share them, equally.", min=1)] = 1,
+    precision: Annotated[
+        float | None, option("SHARE", "How far from the promise you may be: 0.02 is two points.")
+    ] = None,
+    confidence: Annotated[float, option("SHARE", "The share of calibrations for which that holds.")] = 0.9,
     json: options.AsJson = False,
 ) -> None:
-    """Say how many calibration rows are needed, and how near to the promise a number of them comes."""
+    """Say how many calibration rows you need, or how near to the promise those that you have come."""
     from icqr._sheet import Column, Sheet, cell, share, span
     from icqr.auditing.findings import promise
 

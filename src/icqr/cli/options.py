@@ -8,11 +8,13 @@ Options that go together are the fields of a bundle: a new one is a field, and e
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, cleandoc, signature
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from icqr._messages import imported
 
@@ -28,6 +30,11 @@ def option(metavar: str, text: str, **more: Any) -> Any:
     return typer.Option(metavar=metavar, help=text, **more)
 
 
+def flag(name: str, text: str) -> Any:
+    """Return an option without a value; `text` is its help."""
+    return typer.Option(name, metavar="", help=text)
+
+
 def check_coverage(coverage: Coverages) -> Coverages:
     """Refuse coverages that are none, in the library's words."""
     for level in coverage if isinstance(coverage, list) else [0.5 if coverage is None else coverage]:
@@ -41,37 +48,41 @@ def check_coverage(coverage: Coverages) -> Coverages:
     return coverage
 
 
+_METHOD = "Method"  # a panel of the help
 _DATA_HELP = (
-    "A CSV, Parquet, Feather or JSON lines file, also packed by gzip; - for standard input; a pattern of Parquet files "
-    "in quotation marks; or the name of a data set (see: icqr datasets). A file of that name comes first."
+    "A CSV, Parquet, Feather or JSON lines file, which may be packed by gzip; - for standard input; several Parquet "
+    'files as a pattern in quotation marks, "sales/*.parquet"; or the name of a data set, which icqr datasets lists.'
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=_DATA_HELP)]
 DataOrNothing = Annotated[str | None, typer.Argument(metavar="DATA", help=_DATA_HELP)]
-ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model's file, written by icqr fit.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables and sentences.")]
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model, as icqr fit wrote it.")]
+AsJson = Annotated[bool, flag("--json", "Print one JSON document instead of tables and sentences.")]
 
-Target = Annotated[str | None, option("COL", "The column to predict. A known data set has its own.")]
-DropMissing = Annotated[
-    bool, typer.Option("--drop-missing", help="Leave out the rows whose target (or time, with --order-by) is missing.")
+Target = Annotated[str | None, option("COL", "The column to predict. A data set from icqr datasets has its own.")]
+DropMissing = Annotated[bool, flag("--drop-missing", "Leave out the rows whose target is missing.")]
+Coverage = Annotated[
+    float, option("SHARE", "How often an interval should hold the true value.", callback=check_coverage)
 ]
-Coverage = Annotated[float, option("SHARE", "How often an interval should hold.", callback=check_coverage)]
-Seed = Annotated[int, option("N", "Of everything random.", min=0)]
+Seed = Annotated[int, option("N", "The seed of everything random: the same seed gives the same result.", min=0)]
 ChosenMethod = Annotated[
     MethodName,
-    typer.Option(
-        "--method",
-        help="AutoICQR (auto); ICQR, the paper's method; or CQR, QR or Naive, which have one group for all rows.",
+    option(
+        "NAME",
+        "auto (AutoICQR, the best bounds we have); icqr, the paper's method; or cqr, qr or naive, which have one group "
+        "for all rows.",
+        rich_help_panel=_METHOD,
     ),
 ]
 CALIBRATIONS = ("split", "cross")
 ChosenCalibration = Annotated[
     str | None,
     option(
-        "split|cross|FILE",
+        "HOW",
         "split sets a third of the rows aside to calibrate with. cross trains and calibrates with all rows, each "
-        "scored by a model that has not seen it: better with few rows, but slower, and the promise is weaker. A FILE "
-        "has the rows to calibrate with, and all rows of DATA train.",
-        show_default="split; for AutoICQR cross below 1,000 rows",
+        "scored by a model that has not seen it: better with few rows, but slower, and the promise is weaker. Or give "
+        "a file of rows to calibrate with; all rows of DATA then train.",
+        show_default="split; with --method auto cross below 1,000 rows",
+        rich_help_panel=_METHOD,
     ),
 ]
 
@@ -82,15 +93,18 @@ ChosenCalibration = Annotated[
 class TrainingRows:
     """Which rows and columns of DATA to learn from."""
 
+    panel: ClassVar[str] = "Rows and columns"
     target: Target = None
     drop_missing: DropMissing = False
-    ignore: Annotated[list[str] | None, option("COL", "Leave a column out, for example an id; may be repeated.")] = None
+    ignore: Annotated[
+        list[str] | None, option("COL", "Leave this column out, for example an id. Repeat it for more.")
+    ] = None
     order_by: Annotated[
         str | None,
         option(
             "COL",
-            "The rows are in time, and this column says when: the oldest train, the newest calibrate (and in icqr "
-            "compare, the newest of all are compared on).",
+            "The column that says when a row happened. The oldest rows train, the newest calibrate; icqr compare "
+            "judges on the newest of all.",
         ),
     ] = None
 
@@ -124,35 +138,46 @@ class TrainingRows:
 class Settings:
     """What a method is made with. `None` is as by default, which each method knows."""
 
+    panel: ClassVar[str] = _METHOD
     coverage: Coverage = 0.9
     model: Annotated[
-        ModelName, typer.Option(help="What the bounds are learned with; by Naive, what predicts the target.")
+        ModelName,
+        option(
+            "NAME",
+            "The library that learns the bounds: hist (scikit-learn), lightgbm, xgboost, catboost, forest or network.",
+        ),
     ] = "hist"
     effort: Annotated[
         Effort | None,
-        typer.Option(
-            help="AutoICQR only: use a few models (quick), or more, which takes longer (thorough).",
+        option(
+            "HOW",
+            "With --method auto: quick takes a few models, thorough takes more and longer.",
             show_default="quick",
         ),
     ] = None
     groups: Annotated[
         str | None,
-        option("COL", "AutoICQR and ICQR only: groups of your own, a column whose values they are (Mondrian)."),
+        option(
+            "COL",
+            "With --method auto or icqr: each value of this column is a group, in which coverage is promised.",
+        ),
     ] = None
     small_groups: Annotated[
         SmallGroups | None,
-        typer.Option(
-            help="What a group with too few calibration rows gets: the correction of all rows (or its own largest "
-            "error), without a promise (pooled); an endless interval, which keeps it (infinite); or an error.",
+        option(
+            "HOW",
+            "What a group with too few calibration rows gets: pooled, the correction of all rows, without a promise; "
+            "infinite, intervals without an end, which keep the promise; or error.",
             show_default="pooled",
         ),
     ] = None
     y_min: Annotated[
-        float | None, option("NUMBER", "The target is never less, for example 0 for prices; intervals are cut there.")
+        float | None,
+        option("NUMBER", "The target is never less than this, for example 0 for prices: intervals end there."),
     ] = None
-    y_max: Annotated[float | None, option("NUMBER", "The target is never more; intervals are cut there.")] = None
+    y_max: Annotated[float | None, option("NUMBER", "The target is never more than this: intervals end there.")] = None
     seed: Seed = 0
-    jobs: Annotated[int | None, option("N", "Tasks run at the same time, -1 for one per core.")] = None
+    jobs: Annotated[int | None, option("N", "How many tasks run at the same time; -1 is one per core.")] = None
 
     def __post_init__(self) -> None:
         if self.y_min is not None and self.y_max is not None and not self.y_min < self.y_max:
@@ -176,27 +201,24 @@ class Settings:
 class TextFormat:
     """How a CSV file is written, as far as the user says; `None` is as by default."""
 
-    encoding: Annotated[str | None, option("NAME", "Of a CSV file that is not UTF-8, for example latin-1.")] = None
+    panel: ClassVar[str] = "CSV files (the separator is found)"
+    encoding: Annotated[str | None, option("NAME", "The encoding, if it is not UTF-8, for example latin-1.")] = None
     decimal: Annotated[
-        Literal[".", ","] | None, typer.Option(help="The decimal sign in a CSV file: a point, or a comma.")
+        Literal[".", ","] | None, option("SIGN", "The decimal sign: a point, or a comma as in 12,5.")
     ] = None
     thousands: Annotated[
-        Literal[",", ".", "'", " "] | None,
-        typer.Option(help="The sign between thousands in a CSV file, as the comma in 1,250."),
+        Literal[",", ".", "'", " "] | None, option("SIGN", "The sign between thousands, as the comma in 1,250.")
     ] = None
     date_format: Annotated[
         str | None,
-        option("FORMAT", "How dates are written, for example %d.%m.%Y; those like 2024-12-31 need no format."),
+        option("FORMAT", "How dates are written: %d.%m.%Y is 31.12.2024. Dates like 2024-12-31 need no format."),
     ] = None
     missing: Annotated[
         list[str] | None,
-        option("TEXT", "Read this text as a missing value, for example unknown or -999; may be repeated."),
+        option("TEXT", "A text that means a missing value, for example unknown or -999. Repeat it for more."),
     ] = None
     no_header: Annotated[
-        bool,
-        typer.Option(
-            "--no-header", help="The first line of a CSV file is a row; its columns are 'column 1' and so on."
-        ),
+        bool, flag("--no-header", "The first line is a row. The columns are then called 'column 1', 'column 2', …")
     ] = False
 
     def __post_init__(self) -> None:
@@ -212,18 +234,16 @@ class TextFormat:
 class Engine:
     """What does the work."""
 
+    panel: ClassVar[str] = "Files larger than memory"
     engine: Annotated[
         Literal["local", "dask"],
-        typer.Option(
-            help="What does the work: local, or dask for Parquet files larger than memory, DATA then being a pattern "
-            "in quotation marks or a folder."
-        ),
+        option("NAME", "local, or dask for Parquet files larger than memory: DATA is then a pattern or a folder."),
     ] = "local"
     scheduler: Annotated[
         str | None,
         option(
             "ADDRESS",
-            "Of a Dask cluster, for example tcp://10.0.0.5:8786. Without this option: one worker per core, here.",
+            "A Dask cluster, for example tcp://10.0.0.5:8786. Without it, one worker per core of this machine.",
         ),
     ] = None
 
@@ -246,6 +266,19 @@ class Engine:
 # -- From a function to a command --------------------------------------------------------------------------
 
 
+class _Command(TyperCommand):
+    """A command that refuses an option given twice, of which typer would take the last."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = self.make_parser(ctx).parse_args(args=[*args])[2]
+        for parameter in given:
+            if given.count(parameter) > 1 and not getattr(parameter, "multiple", True):
+                is_coverage = self.name == "fit" and parameter.name == "coverage"
+                hint = ": icqr predict gives any other coverage from the same model" if is_coverage else ""
+                raise typer.BadParameter(f"it is given twice, and one is enough{hint}", ctx, parameter)
+        return super().parse_args(ctx, args)
+
+
 def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command of `app`: its docstring is the help, examples follow, its parameters are the options.
 
@@ -259,6 +292,11 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., None]],
         for name, parameter in signature(function).parameters.items():
             options = signature(bundles[name]).parameters.values() if name in bundles else [parameter]
             kinds = get_type_hints(bundles.get(name, function), include_extras=True)
+            for part in options if name in bundles else ():
+                kind, (info,) = kinds[part.name].__origin__, kinds[part.name].__metadata__
+                shown = copy(info)  # an option of several bundles has a panel in each
+                shown.rich_help_panel = bundles[name].panel
+                kinds[part.name] = Annotated[kind, shown]
             parameters += [part.replace(annotation=kinds[part.name], kind=Parameter.KEYWORD_ONLY) for part in options]
 
         def run(**values: Any) -> None:
@@ -271,7 +309,7 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., None]],
         paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         epilog = "\n".join(["Examples:", *(f"  {example}" for example in examples)])
-        app.command(function.__name__, help=text, epilog=epilog)(run)
+        app.command(function.__name__, cls=_Command, help=text, epilog=epilog)(run)
         return function
 
     return register
