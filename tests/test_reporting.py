@@ -154,6 +154,13 @@ def test_a_comparison_says_who_falls_short(methods: dict[str, Any], compared: di
         by_group = [group["methods"][entry["method"]]["coverage"] for group in summary["coverage_by_group"]]
         assert (entry["lowest_group"], entry["highest_group"]) == (min(by_group), max(by_group))
     assert {entry["method"] for entry in summary["differences"]} == {"QR", "CQR", "ICQR", "Best <b>"}
+    # The status is that of the method that is shown in detail, which the answer is about.
+    (main,) = (entry for entry in summary["methods"] if entry["method"] == summary["in_detail"])
+    statuses = {"undercovers": "broken", "overcovers": "cautious", "holds": "holds"}
+    statuses |= {"within calibration luck": "luck", "too few rows to tell": "unknown"}
+    falls_short = main["verdict"] != "undercovers" and main["undercovers"]
+    assert summary["verdict"]["status"] == ("partly" if falls_short else statuses[main["verdict"]])
+    assert main["method"] in summary["verdict"]["methods"]
     assert len(summary["findings"]["comparison"]) == 4
 
 
@@ -363,14 +370,13 @@ def test_a_row_of_its_own_in_a_comparison(
     assert "Methods with other groups, or with none, promise nothing for these." in shown["coverage"]
     assert "<b>" not in page.partition("<script")[0]
     table = tables_of(summary)["coverage_by_group"]
-    assert [column.label for column in table.columns[:2]] == ["Group", "Rule"]
-    numbers = ["95 % interval", "Verdict on Best <b>", "Mean width"]
-    assert [column.label for column in table.columns[3:]] == [*methods, *numbers]
+    rest = ["95 % interval", "Verdict on Best <b>", "Mean width", "Rule"]
+    assert [column.label for column in table.columns] == ["Group", "Rows", *methods, *rest]
     others = tables_of(summary)["coverage_of_others"]
     assert [column.label for column in others.columns] == ["Group", "QR", "CQR", "ICQR"]
     # On the page each method's coverage in a group is told once: at the top, or in the appendix.
     top = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)</th>", shown["coverage"])
-    assert top == ["Group", "Rule", "Rows", "Naive", "Best &lt;b&gt;", "95 % interval", "Verdict on Best &lt;b&gt;"]
+    assert top == ["Group", "Rows", "Naive", "Best &lt;b&gt;", "95 % interval", "Verdict on Best &lt;b&gt;", "Rule"]
     assert ">The other methods in the same groups<" in shown["methods"]
     with pytest.raises(ValueError, match=r"a number for each method, \['Naive', .*\], got \['ICQR'\]"):
         summarize(comparison, seconds={"ICQR": 1.0})
@@ -414,7 +420,7 @@ def test_the_examples_are_in_units_of_the_target_and_as_in_the_data() -> None:
 def test_the_top_of_the_page_is_answer_examples_and_groups(page: str, compared: dict[str, Any]) -> None:
     top = page.partition('id="appendix"')[0]
     assert heads(top) == ["Five example rows", "Coverage by group"]
-    assert escape(compared["verdict"]["sentence"].partition(" (")[0]).replace(" %", "\u00a0%") in top
+    assert escape(compared["answer"]).replace(" %", "\u00a0%") in top
     assert top.count("<table") == 2
     assert re.findall(r'<figure id="picture-(\w+)"', top) == ["coverage_by_group"]
     assert "<details open" not in page

@@ -265,12 +265,12 @@ def _gather_audited(subject: Audit | Comparison, y: ArrayLike | None, X: ArrayLi
 # -- The verdict -----------------------------------------------------------------------------------------
 
 
-def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverage: float) -> dict[str, Any]:
-    """Return `sentence` and `status`; of several methods it is the best that any has, and `methods` are those."""
+def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverage: float, main: str) -> dict[str, Any]:
+    """Return `sentence` and `status`: that of the method in detail; of several, `methods` are all that have it."""
     statuses = {entry["method"]: _status(entry) for entry in methods}
-    best = min(statuses.values(), key=list(STATUS_WORDS).index)
+    status = statuses[main]
     if len(methods) == 1:
-        return {"status": best, "sentence": _sentence(methods[0], audits[methods[0]["method"]])}
+        return {"status": status, "sentence": _sentence(methods[0], audits[methods[0]["method"]])}
 
     # What holds over all rows, in words, and in how many of the regions that all are judged in it does not.
     kept = [entry["method"] for entry in methods if entry["verdict"] in (HOLDS, OVER)]
@@ -284,9 +284,9 @@ def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverag
     regions = "the one region" if looked == 1 else f"the {looked} regions"
     short = f"of {regions} looked at, these fall short: {listed(counts)}" if looked else "no regions were looked at"
     return {
-        "status": best,
+        "status": status,
         "sentence": f"{promise(coverage)} is promised, and over all rows {listed(who)}; {short}.",
-        "methods": [name for name, status in statuses.items() if status == best],
+        "methods": [name for name, its_status in statuses.items() if its_status == status],
     }
 
 
@@ -357,7 +357,7 @@ def _checked_parts(evidence: Evidence) -> dict[str, Any]:
         widths.append({"method": name, **finite, "n_infinite": int(audit.numbers["n_infinite"])})
     return {
         "answer": comparison and comparison.answer,
-        "verdict": _verdict(methods, audits, evidence.coverage),
+        "verdict": _verdict(methods, audits, evidence.coverage, evidence.main),
         "verdicts": definitions(evidence.coverage),
         "methods": methods,
         "differences": comparison.differences if comparison and len(comparison.differences) else None,
