@@ -264,12 +264,13 @@ def _coverage_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     for entry in entries:  # a group of the user's own is named by its rule
         rule = rules.get(entry["group"]) if entry["kind"] == "model group" else None
         entry["rule"] = None if rule == entry["name"] else rule
-    heads = [Head("Group", "name"), Head("Rule", "rule", cell, RULE), Head("Rows", "n")]
+    heads = [Head("Group", "name"), Head("Rows", "n")]
     heads += [Head(name if several else "Covered", f"method-{j}", share) for j, name in enumerate(methods)]
     heads += [
         Head("95 % interval", EXACT_INTERVAL, span, interval),
         Head(f"Verdict on {main}" if several else "Verdict", "verdict", verdict_cell),
         Head("Mean width", "mean_width", aligned),
+        Head("Rule", "rule", cell, RULE),
     ]
     own = [entry for entry in entries if entry["kind"] == "model group" and several]
     which = "groups" if len(own) == len(entries) else f"first {sum(entry['group'] >= 0 for entry in own)} groups"
