@@ -49,7 +49,7 @@ def heading(ax: Axes, title: str, *notes: str) -> None:
         if (layout := ax.figure.get_layout_engine()) is not None:
             with warnings.catch_warnings():  # a web page has fonts with all letters
                 warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-                layout.execute(ax.figure)  # names of rows make the picture narrower
+                layout.execute(ax.figure.canvas.figure)  # names of rows make the picture narrower
         look["title"] = textwrap.fill(note, max(20, int(16 * ax.bbox.width / ax.figure.dpi))) or None
 
         # As many entries side by side as the picture is wide: matplotlib does not wrap a legend.
@@ -93,7 +93,7 @@ def suits_log(values: FloatArray) -> bool:
     """
     if not (values > 0).all():
         return False
-    skewness, of_logarithms = (pd.Series(each).skew() for each in (values, np.log(values)))
+    skewness, of_logarithms = pd.DataFrame({"values": values, "logarithms": np.log(values)}).skew().to_numpy()
     return bool(skewness > MOST_SKEWED and abs(of_logarithms) <= skewness / 2)
 
 

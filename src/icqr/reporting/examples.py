@@ -55,8 +55,10 @@ def examples(evidence: Evidence) -> dict[str, Any] | None:
     chosen = np.argsort(centre, kind="stable")[sorted({int(rank * n) for rank in RANKS})]
 
     X, importances = known_importances(evidence)
-    names = range(0 if X is None else X.shape[1]) if importances is None else importances["feature"]
-    shown = [find_column(X, name) for name in list(names)[:MOST_COLUMNS]]
+    shown: list[pd.Series[Any]] = []
+    if X is not None:
+        names = range(X.shape[1]) if importances is None else importances["feature"]
+        shown = [find_column(X, name) for name in list(names)[:MOST_COLUMNS]]
     rows = [
         {
             "values": [_plain_value(column.iloc[row]) for column in shown],

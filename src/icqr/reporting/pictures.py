@@ -66,7 +66,7 @@ def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
             for group in groups
         )
         overall = pd.DataFrame({"method": method, **evidence.audits[method].numbers} for method in methods)
-        names = {group["group"]: group["name"] for group in groups}
+        names: dict[Hashable, str] = {group["group"]: group["name"] for group in groups}
         numbers = table, overall.astype({"n": int}), evidence.coverage
         display = plots.GroupCoverageDisplay(*numbers, MOST_GROUPS, names).plot(plots.blank_axes(WIDTH))
         covered = table.loc[table["method"] == evidence.main, "coverage"]
@@ -83,7 +83,7 @@ def _region_picture(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
         return
     table = pd.DataFrame(regions).assign(method=evidence.main, group=range(len(regions)))
     overall = pd.DataFrame([{"method": evidence.main, **audit["numbers"]}]).astype({"n": int})
-    names = {place: f"region {place + 1}" for place in range(len(regions))}
+    names: dict[Hashable, str] = {place: f"region {place + 1}" for place in range(len(regions))}
     display = plots.GroupCoverageDisplay(table, overall, evidence.coverage, MOST_GROUPS, names, "region")
     title = f"Coverage of {evidence.main} by region, {promise(evidence.coverage)} promised."
     yield "coverage_by_region", display.plot(plots.blank_axes(WIDTH)), title
