@@ -65,7 +65,7 @@ def write(folder: Path) -> None:
         "flats": make_flats(4000, seed=0),
         "sold_since": make_flats(1000, seed=1),
         "new_flats": make_flats(200, seed=2).drop(columns="price"),
-        "orders": make_orders(4000, seed=0),
+        "orders": make_orders(2500, seed=0),
         "new_orders": make_orders(600, seed=1, first="2024-12-22", days=60),
     }
     for name, rows in files.items():
