@@ -407,6 +407,15 @@ def test_dates_are_dates() -> None:
     assert "2024-Jan" in display.ax_.xaxis.get_major_formatter().get_offset()
 
 
+@pytest.mark.parametrize("span", ["3h", "30h", "20D", "65D", "200D", "25W", "900D", "1000D", "1095D", "40W", "30000D"])
+def test_every_span_of_dates_has_a_scale(span: str) -> None:
+    """Matplotlib warns of spans for which it finds none, and warnings are errors here."""
+    days = pd.Series(pd.Timestamp("2021-01-15") + pd.Timedelta(span) * np.linspace(0, 1, 4), name="day")
+    display = IntervalDisplay.from_predictions(Y, INTERVALS, x=days, ax=blank_axes())
+    display.figure_.draw_without_rendering()
+    assert 2 <= len(display.ax_.get_xticks()) <= 9
+
+
 def test_estimators_intervals_are_its_own(models: dict[str, Any], rows: Any) -> None:
     X, y = rows
     display = IntervalDisplay.from_estimator(models["ICQR"], X, y, feature="x2", coverage=0.5, ax=blank_axes())

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from icqr._dates import as_days, is_dates
 from icqr._rows import target_name
 from icqr._tables import FloatArray, IntArray, as_table, draw_rows
 
@@ -171,9 +172,8 @@ class AxisColumn:
         """
         name = target_name(column) or "x"
         series = column if isinstance(column, pd.Series) else pd.Series(np.asarray(column))
-        if pd.api.types.is_datetime64_any_dtype(series.dtype):
-            days = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-            return cls(name, np.asarray(days, dtype=np.float64), dates=True)
+        if is_dates(series):
+            return cls(name, as_days(series), dates=True)
         if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
             numbers = series.to_numpy(dtype=float, na_value=np.nan)
             return cls(name, np.where(np.isfinite(numbers), numbers, np.nan), log=log)
@@ -239,9 +239,10 @@ class AxisColumn:
             look: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
             axis.set_ticks(range(len(self.categories)), [plain(text, 16) for text in self.categories], **look)
         elif self.dates:
-            from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+            from matplotlib.dates import MONTHLY, AutoDateLocator, ConciseDateFormatter
 
             locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
+            locator.intervald[MONTHLY] = [1, 2, 3, 4, 6, 12]  # by itself it has none for more than 30 months
             axis.set_major_locator(locator)
             axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         elif len(self.distinct) <= 10:
