@@ -1,8 +1,9 @@
 """Dates: columns of them as days since 1970-01-01 (UTC), the parts of a date that models learn from, and their words.
 
 Models and partitions get a date as its days, a number. Models also get what comes again and again: the day of the year,
-the weekday and the hour. On bike rentals, weekday and day of the year made intervals 30 % better in interval score than
-days alone (the day of the year better than the month), and the hour 40 % better still where dates have times.
+the weekday and the hour. On bike rentals by the hour, day of the year and weekday made AutoICQR's interval score 31 %
+lower than days alone do; the day of the year did more than the month. Where dates have times, all three made it 65 %
+lower.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Only `column_kind` decides whether a column holds numbers, categories or dates.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from reprlib import repr as shortened
 from typing import Any, Literal, TypeAlias
@@ -421,16 +421,13 @@ class Features:
     True
     """
 
-    # For files that were written before there were any.
-    dates: Collection[Any] = ()
-    date_parts: Collection[tuple[Any, int, str]] = ()
+    # Names of the columns of dates; and of their parts, which models get too: a name, the date's place and the part's.
+    dates: Sequence[Any] = ()
+    date_parts: Sequence[tuple[Any, int, str]] = ()
 
     def __init__(self, X: Table, max_categories: int | None = None, most_one_hot: int | None = None) -> None:
         self.categories: dict[Any, pd.Index[Any]] = {}
         self.lumped: dict[Any, int] = {}  # how many categories were not kept
-        # Names of the columns of dates. Of their parts, which models get too: a name, the date's place, and the part's.
-        self.dates: list[Any] = []
-        self.date_parts: list[tuple[Any, int, str]] = []
         self.n_columns: int = X.shape[1]
         # For each column of the one-hot matrix: the column of X it comes from, and its category's code. -1 stands for
         # numbers, and for the codes of a column with too many categories.
@@ -472,10 +469,11 @@ class Features:
             self.codes = np.concatenate(parts)
 
     def _learn_date(self, X: pd.DataFrame, name: Any) -> None:
-        self.dates.append(name)
+        self.dates = [*self.dates, name]
         for part in parts_of(as_days(X[name])):
             names = [*X.columns, *(taken for taken, _, _ in self.date_parts)]
-            self.date_parts.append((free_name(f"{name} {part}", names), list(X.columns).index(name), part))
+            place = list(X.columns).index(name)
+            self.date_parts = [*self.date_parts, (free_name(f"{name} {part}", names), place, part)]
 
     @property
     def is_plain(self) -> bool:
