@@ -486,8 +486,8 @@ def test_rows_that_do_not_fit_together_are_refused(client: Any, models: Any, row
         model.calibrate(X, y.map_partitions(without_last_block))
     with pytest.raises(TypeError, match=r"y must be a Dask Series or a one-dimensional Dask Array, got Series"):
         model.calibrate(X, rows[1])
-    with pytest.raises(ValueError, match=r"X must have the columns it had in fit|feature names"):
-        model.predict_interval(X[X.columns[::-1]])
+    with pytest.raises(ValueError, match=r"X lacks columns that it had in fit: 'x1'"):
+        model.predict_interval(X.drop(columns="x1"))
     with pytest.raises(ValueError, match=r"0 rows in all its blocks"):
         CQR(random_state=0).fit(X.partitions[:1].loc[:-1], y.partitions[:1].loc[:-1])
     with pytest.raises(ValueError, match=r"sample_rows must be a whole number"):

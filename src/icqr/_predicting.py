@@ -626,9 +626,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """Return a table as `as_table` does; of new rows the training rows' columns, in their order."""
         table = as_table(X)
         if not reset:
-            # scikit-learn's own check would refuse columns in another order, and others beside them.
             if self.columns_ is not None and isinstance(table, pd.DataFrame):
-                return table if table.columns.equals(self.columns_) else align(table, self.columns_)
+                if table.columns.equals(self.columns_):
+                    return table
+                # scikit-learn's own check would refuse columns in another order, and others beside them.
+                if not isinstance(table.columns, pd.RangeIndex):  # which has no names
+                    return align(table, self.columns_)
             if self.columns_ is None and isinstance(table, np.ndarray) and table.shape[1] == self.n_features_in_:
                 return table
         validate_data(self, table, reset=reset, skip_check_array=True)
