@@ -702,6 +702,24 @@ def test_many_categories_are_explained_and_rare_ones_are_known(icqr: Run) -> Non
     )
 
 
+def test_text_among_numbers_and_dates_of_the_training_rows_is_refused(icqr: Run) -> None:
+    day = pd.date_range("2024-01-01", periods=240).strftime("%Y-%m-%d")
+    write(SALES.assign(day=day), Path("sales.csv"))
+    assert icqr("fit", "sales.csv", "--target", "price", *QUICK, "--out", "m.icqr").code == 0
+    new = NEW.assign(day=day[:60])
+    write(new.assign(size=["unknown", *new["size"][1:]]), Path("new.csv"))
+    refused = icqr("predict", "m.icqr", "new.csv")
+    said = "error: column 'size': the model was trained on numbers, but 1 of 60 values are text, for example 'unk"
+    assert (refused.code, refused.out) == (1, "")
+    assert said in refused.err
+    assert icqr("predict", "m.icqr", "new.csv", "--missing", "unknown").code == 0
+    write(new.assign(day=["unknown", *new["day"][1:]]), Path("new.csv"))
+    refused = icqr("predict", "m.icqr", "new.csv")
+    assert "but not 'unknown'. If that means a missing value, say --missing unknown\n" in refused.err
+    assert "error: column 'day': the model was trained on dates, but here the column holds text\n" in refused.err
+    assert icqr("predict", "m.icqr", "new.csv", "--missing", "unknown").code == 0
+
+
 def test_rows_unlike_the_calibration_rows_are_counted(icqr: Run) -> None:
     """With K-means clusters, whose centres rows may be far from."""
     write(SALES, Path("sales.csv"))
@@ -890,7 +908,7 @@ ADVICE: dict[str, tuple[pd.DataFrame, list[str], str]] = {
     "numbers among text": (
         SALES.assign(size=SALES["size"].astype(str).where(SALES.index % 9 > 0, "unknown")),
         ["--method", "cqr"],
-        "note: .*, say --missing unknown\nwarning: Column 'size' .*: --missing TEXT reads the others as missing",
+        "note: .*, say --missing unknown\nwarning: Column 'size' .* Most of its values are numbers, as a note says",
     ),
     "a leak": (
         make_sales(3000, 0).assign(paid=lambda sales: sales["price"]),
@@ -930,7 +948,8 @@ ADVICE: dict[str, tuple[pd.DataFrame, list[str], str]] = {
 def test_advice_names_options_of_the_command(icqr: Run, what: str) -> None:
     sales, more, said = ADVICE[what]
     write(sales, Path("sales.csv"))
-    _, _, err = icqr("fit", "sales.csv", "--target", "price", *QUICK[:2], "--out", "model.icqr", *more)
+    model = () if "--model" in more else QUICK[:2]
+    _, _, err = icqr("fit", "sales.csv", "--target", "price", *model, "--out", "model.icqr", *more)
     assert re.search(said, err), err
     python = r"\w=['\"\d(]|\w\(\w*\)|_calibration|pd\.|AutoICQR, |estimator|n_samples"
     assert not re.search(python, err), err

@@ -200,7 +200,12 @@ def test_texts_that_mean_a_missing_value(read: Read) -> None:
         (
             ["unknown", "1,250", "906", "2,300", "71"],
             {},
-            "4 of its 5 values may be numbers, like '1,250': say --decimal",
+            "4 of its 5 values may be numbers, like '1,250', but not 'unkn",
+        ),
+        (
+            ["12.5", "3.25", "7.0"],
+            {"decimal": ","},
+            "3 of its 3 values may be numbers, like '12.5'. --decimal and --thousan",
         ),
         (["unknown", "1,250", "906"], {"thousands": ","}, "2 of its 3 values are numbers, but not 'unknown'. If that"),
         (["N.A.", "1,5", "2", "3", "not known"], {"decimal": ","}, "say --missing N.A. --missing 'not known'"),
@@ -210,7 +215,7 @@ def test_texts_that_mean_a_missing_value(read: Read) -> None:
         (
             ["unknown", *(f"{n} kg" for n in range(3, 40))],
             {},
-            "look like numbers, for example '3 kg'; numbers are read",
+            "look like numbers, for example '3 kg'; numbers are read without",
         ),
         (["unknown", *(f"1,{n} kg" for n in range(10, 40))], {}, "look like numbers, for example '1,10 kg'; numbers"),
         (["n/a?", "31.12.2024", "01.01.2025"], {}, "are dates, but not 'n/a?'. If that means a missing value, say --m"),
@@ -331,6 +336,7 @@ def test_a_point_that_may_separate_thousands_is_noted(values: list[str], noted: 
         (["31.01.2024", "01.02.2024"], "%d.%m.%Y", "2024-01-31", "2024-02-01"),
         (["01/31/2024 12:00", "02/01/2024 00:00"], "%m/%d/%Y %H:%M", "2024-01-31 12:00", "2024-02-01"),
         (["20240131T000000", "20240201T120000"], "%Y%m%dT%H%M%S", "2024-01-31", "2024-02-01 12:00"),
+        (["01/31/2024 12:00 PM", "02/01/2024 12:00 AM"], "%m/%d/%Y %I:%M %p", "2024-01-31 12:00", "2024-02-01"),
         (["31 Jan 2024", "1 Feb 2024"], "%d %b %Y", "2024-01-31", "2024-02-01"),
         (["2024-01-31T06:00:00Z", "2024-02-01T01:00+0100"], None, "2024-01-31 06:00", "2024-02-01"),
         (["2024-01-31T06:00:00.123456789", "2024-02-01T00:00:00"], None, "2024-01-31 06:00:00.123456", "2024-02-01"),
@@ -347,6 +353,7 @@ def test_dates_are_read(dates: list[str], written: str | None, first: str, secon
 @pytest.mark.parametrize(
     ("dates", "written", "said"),
     [
+        (["01/31/2024 12:00 PM", "02/01/2024 12:00 AM"], None, "say how they are written, for example --date-format"),
         (
             ["01/02/2024", "02/03/2024"],
             None,
@@ -390,7 +397,7 @@ def test_dates_with_another_text_among_them_are_noted(read: Read) -> None:
 @pytest.mark.parametrize(
     ("form", "what"),
     [
-        ("{:.1f} m2", "numbers, for example '3.0 m2'; numbers are read if written without unit, currency"),
+        ("{:.1f} m2", "numbers, for example '3.0 m2'; numbers are read without unit and currency sign"),
         ("€{:.0f}", "numbers, for example '€3'"),
         ("{:.0f}%", "numbers, for example '3%'"),
         ("01/{:02.0f}/21", "dates, for example '01/03/21'; say --date-format if they are"),
@@ -407,6 +414,31 @@ def test_numbers_and_dates_in_a_form_that_is_not_read_are_noted(form: str, what:
     noted = [text.partition("column 'c' is taken as text, but its values look like ")[2] for text in table.notes]
     assert len(noted) == (what is not None)
     assert all(text.startswith(str(what)) for text in noted)
+
+
+@pytest.mark.parametrize(
+    ("values", "written", "said"),
+    [
+        (
+            ["unknown", "1", "2"],
+            {},
+            "1 of 3 values are text, for example 'unknown' in row 0, counted from 0; say --missing",
+        ),
+        (["294,40", "1.250,50"], {"decimal": ","}, "1 of 2 values are text, for example '1.250,50' in row 1"),
+        (["1", "12 kg"], {}, "'12 kg' in row 1, counted from 0; numbers are read without unit and currency sign"),
+        (
+            ["20.5", "1,5"],
+            {"decimal": ","},
+            "'20.5' in row 0, counted from 0; --decimal and --thousands say which signs",
+        ),
+    ],
+)
+def test_text_in_the_target(values: list[str], written: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """The example is a value that can't be read, and the advice is about it."""
+    (tmp_path / "data").write_text("\n".join(["a;price", *(f"1;{value}" for value in values)]), encoding="utf-8")
+    with pytest.raises(ValueError, match="column 'price' must hold numbers") as error:
+        read_rows(str(tmp_path / "data"), TrainingRows(target="price"), TextFormat(**written))
+    assert said in str(error.value)
 
 
 def test_versions_and_numbers_are_no_dates(read: Read) -> None:
@@ -496,7 +528,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "thousands": (lambda: b'a,price\n"1,250",2\n"2,500",3\n', "column 'a' holds numbers like '1,250'; say --decimal"),
     "dates in doubt": (lambda: b"a,price\n01/02/2024,2\n", "say how they are written, for example --date-format"),
     "text as target": (lambda: b"a,price\n1,high\n2,3\n", "must hold numbers, but 1 of 2 values are text, for example"),
-    "units in the target": (lambda: b"a,price\n1,2 m\n2,3 m\n", "numbers are read if written without unit"),
+    "units in the target": (lambda: b"a,price\n1,2 m\n2,3 m\n", "numbers are read without unit and currency sign"),
     "noise": (lambda: np.random.default_rng(0).bytes(3000), "is not text, Parquet or Feather"),
     "a picture": (lambda: b"\x89PNG\r\n\x1a\n\x00\x00", "is not text, Parquet or Feather"),
     "a pickle": (lambda: pickle.dumps(FRAME, protocol=4), "is a Python pickle"),

@@ -305,7 +305,7 @@ def recalibrate(
                 f"--target {target}: the model was trained on this column, so it can't be what it predicts"
             )
         check_column(table.names, target, "--target")
-        table.frame = check_numbers(table.frame, {"--target": target}, drop_missing)
+        table.frame = check_numbers(table, {"--target": target}, drop_missing)
         X = models.features_of(fitted, table, [target], "--target")
         show(f"Calibrating with {len(X):,} rows")
         fitted.calibrate(X, table.frame[target])
@@ -361,7 +361,7 @@ def audit(
             show("Reading the data")
             table = read_data(data, text_format)
             note(*table.notes)
-            rows = check_numbers(table.frame, columns, drop_missing)
+            rows = check_numbers(table, columns, drop_missing)
             described = f"{table.name} ({len(rows):,} rows)"
         show(f"Checking {len(rows):,} intervals")
         result, summary = judging.judge(rows, columns, groups, coverage, seed, described, report)

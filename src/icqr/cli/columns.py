@@ -19,7 +19,8 @@ except ImportError as error:
 
 from icqr.cli.options import TextFormat
 
-_PLAIN_NUMBERS = "written without unit, currency sign and separated thousands"
+_NO_UNITS = "numbers are read without unit and currency sign"
+_SIGNS = "--decimal and --thousands say which signs are in numbers"
 #: Texts that stand for a missing value in CSV files.
 _MISSING = (*pyarrow.csv.ConvertOptions().null_values, "?", "None", "<NA>")
 #: A text column of fewer different values may be of categories, whatever they look like.
@@ -37,7 +38,7 @@ _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\
 _WITH_YEAR = r"\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[ -][A-Za-z]{3}[ -]\d{4}"
 _WITHOUT_YEAR = r"\d{1,2}[./-]\d{1,2}[./-]\d{2}|\d{1,2}[ -][A-Za-z]{3}[ -]\d{2}"
 _WITH_MONTH = r"[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? [A-Za-z]{4,9} \d{4}"
-_HOUR = r"([ T]\d{1,2}:\d{2}(:\d{2})?)?"
+_HOUR = r"([ T]\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?)?"
 _OTHER_DATE = re.compile(rf"({_WITH_YEAR}){_HOUR}|\d{{8}}T\d{{6}}")
 _MAYBE_DATE = re.compile(rf"({_WITH_YEAR}|{_WITHOUT_YEAR}|{_WITH_MONTH}){_HOUR}")
 
@@ -229,23 +230,18 @@ def _notes_on_text(
     name: str, column: pd.Series[Any], distinct: pd.Series[Any], text_format: TextFormat
 ) -> Iterator[str]:
     """Yield why a column of text, with these `distinct` values, may be meant as numbers or dates, if it may."""
-    taken = f"column {name!r} is taken as text"
-    has_signs = text_format.decimal is None and text_format.thousands is None
-    is_number = pd.to_numeric(distinct, errors="coerce").notna()
-    if not has_signs:
-        is_number = distinct.str.strip().str.fullmatch(_number_form(text_format))
-    may_be_number = is_number | distinct.str.fullmatch(_SIGNED_NUMBER) if has_signs else is_number
-    numbers = int(column.isin(distinct[may_be_number]).sum())
+    taken, n = f"column {name!r} is taken as text", column.count()
+    is_number, is_written = are_numbers(distinct, text_format), distinct.str.fullmatch(_NUMBER)
+    signed = distinct.str.fullmatch(_SIGNED_NUMBER)
+    numbers, others = column.isin(distinct[is_number]).sum(), column.isin(distinct[is_written | signed]).sum()
     head, has_many_values = distinct[:1000], len(distinct) >= _FEWEST_VALUES
-    is_date = head.str.fullmatch(_MAYBE_DATE)
-    has_unit = head.str.fullmatch(_NUMBER_WITH_UNIT)
-    if numbers > 0.5 * column.count():
-        signed = distinct[may_be_number & ~is_number]
-        how = f", like {signed.iloc[0]!r}: say --decimal or --thousands" if len(signed) else ""
-        yield (
-            f"{taken}: {numbers:,} of its {column.count():,} values {'may be' if how else 'are'} numbers{how}"
-            f"{_exceptions(distinct[~may_be_number])}"
-        )
+    is_date, has_unit = head.str.fullmatch(_MAYBE_DATE), head.str.fullmatch(_NUMBER_WITH_UNIT)
+    if numbers > 0.5 * n:
+        yield f"{taken}: {numbers:,} of its {n:,} values are numbers{_exceptions(distinct[~is_number])}"
+    elif others > 0.5 * n:
+        example = distinct[(is_written | signed) & ~is_number].iloc[0]
+        except_for = _exceptions(distinct[~(is_written | signed)])
+        yield f"{taken}: {others:,} of its {n:,} values may be numbers, like {example!r}{except_for}. {_SIGNS}"
     elif is_date.mean() > 0.5 and not is_date.all():
         yield f"{taken}: most of its values are dates{_exceptions(head[~is_date])}"
     elif has_many_values and is_date.all():
@@ -253,8 +249,7 @@ def _notes_on_text(
     elif has_many_values and has_unit.mean() > 0.9:
         units = head[has_unit].str.replace(_FIRST_NUMBER, "", n=1, regex=True)
         if (units == units.mode()[0]).mean() > 0.9:
-            example = f"for example {head[has_unit].iloc[0]!r}; numbers are read if {_PLAIN_NUMBERS}"
-            yield f"{taken}, but its values look like numbers, {example}"
+            yield f"{taken}, but its values look like numbers, for example {head[has_unit].iloc[0]!r}; {_NO_UNITS}"
 
 
 def _exceptions(others: pd.Series[Any]) -> str:
@@ -269,17 +264,21 @@ def _exceptions(others: pd.Series[Any]) -> str:
     return f", but not {values}. If {'that means' if len(absent) == 1 else 'those mean'} a missing value, say {options}"
 
 
+def are_numbers(texts: pd.Series[Any], text_format: TextFormat) -> pd.Series[Any]:
+    """Tell which texts are numbers as the options say that they are written."""
+    if text_format.decimal is None and text_format.thousands is None:
+        return pd.to_numeric(texts, errors="coerce").notna()
+    return texts.str.strip().str.fullmatch(_number_form(text_format))
+
+
 def advice_on(text: str) -> str:
     """Return how a text of a CSV file is read as a number, or as a missing value.
 
     Examples
     --------
-    >>> advice_on("unknown"), advice_on("1,250")
-    ('say --missing unknown if it means a missing value', 'say which sign is the decimal one (--decimal), or between \
-thousands (--thousands)')
+    >>> advice_on("unknown"), advice_on("12 kg")
+    ('say --missing unknown if it means a missing value', 'numbers are read without unit and currency sign')
     """
     if not re.search(r"\d", text):
         return f"say --missing {quote(text)} if it means a missing value"
-    if _SIGNED_NUMBER.fullmatch(text):
-        return "say which sign is the decimal one (--decimal), or between thousands (--thousands)"
-    return f"numbers are read if {_PLAIN_NUMBERS}"
+    return _SIGNS if _SIGNED_NUMBER.fullmatch(text) or re.fullmatch(_NUMBER, text) else _NO_UNITS

@@ -23,7 +23,7 @@ from icqr.auditing.findings import as_json, records
 from icqr.calibration import Certificate
 from icqr.cli.console import listed_names, note, say, say_sheet
 from icqr.cli.options import CALIBRATIONS, MethodName, ModelName, Settings
-from icqr.cli.reading import UserTable, check_column
+from icqr.cli.reading import UserTable, check_column, check_is_numbers, holds_text
 from icqr.reporting.origins import model_facts, promised_words, selections
 from icqr.reporting.report_tables import tables_of
 
@@ -191,12 +191,19 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
     X = table.frame[features]
 
     note(*table.notes)
+    # The library refuses text among numbers or dates, too, but doesn't know the options that read it.
+    known = encoders_of(model)[0].features
+    for name in () if known is None else X.columns.difference([*known.categories], sort=False):
+        if holds_text(X[name]) and name in known.dates:
+            raise ValueError(f"column {name!r}: the model was trained on dates, but here the column holds text")
+        check_is_numbers(table, name, f"column {name!r}: the model was trained on numbers")
+
     others = [name for name in table.names if name not in features and name not in used]
     if others:
         note(f"columns that the model does not use: {listed_names(others)}")
-    for name, known in categories_of(model).items():
+    for name, categories in categories_of(model).items():
         values = X[name].dropna()
-        new = values[~values.isin(known)]
+        new = values[~values.isin(categories)]
         if len(new):
             note(
                 f"column {name!r}: {len(new):,} of {len(X):,} values are categories that no training row had "

@@ -272,7 +272,8 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = self.make_parser(ctx).parse_args(args=[*args])[2]
         for parameter in given:
-            if given.count(parameter) > 1 and not getattr(parameter, "multiple", True):
+            is_once = not (getattr(parameter, "multiple", True) or getattr(parameter, "is_flag", True))
+            if is_once and given.count(parameter) > 1:
                 is_coverage = self.name == "fit" and parameter.name == "coverage"
                 hint = ": icqr predict gives any other coverage from the same model" if is_coverage else ""
                 raise typer.BadParameter(f"it is given twice, and one is enough{hint}", ctx, parameter)

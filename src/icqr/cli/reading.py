@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from icqr._messages import did_you_mean
-from icqr.cli.columns import advice_on, as_series, as_written, csv_values, is_written_index
+from icqr.cli.columns import advice_on, are_numbers, as_series, as_written, csv_values, is_written_index
 from icqr.cli.console import listed_names, note
 from icqr.cli.formats import check_width, read_file
 from icqr.cli.options import CALIBRATIONS, TextFormat, TrainingRows
@@ -40,6 +40,7 @@ class UserTable:
     kept: pd.DataFrame = field(default_factory=pd.DataFrame)
     #: Names of columns that were not asked for.
     unused: list[str] = field(default_factory=list)
+    text_format: TextFormat = field(default_factory=TextFormat)
 
     @property
     def names(self) -> list[str]:
@@ -66,7 +67,7 @@ def read_rows(
                 f"--order-by: column {order!r} must hold dates or numbers, but it holds text, for example "
                 f"{table.frame[order].dropna().iloc[0]!r}; if these are dates, say --date-format"
             )
-    frame = check_numbers(table.frame, {"--target": target}, rows.drop_missing, [order] if order else [])
+    frame = check_numbers(table, {"--target": target}, rows.drop_missing, [order] if order else [])
     left_out = len(table.frame) - len(frame)
     if left_out:
         what = f"target or {order!r}" if order else "target"
@@ -89,8 +90,8 @@ def read_calibration(
         for name in (*X, target):
             check_column(table.names, name, f"{table.name} lacks columns that DATA has")
         for name in X.columns.difference([*as_text, *X.select_dtypes("datetime")]):
-            check_is_numbers(table.frame[name], f"column {name!r} must hold numbers, as in DATA")
-        frame = check_numbers(table.frame, {"--target": target}, drop_missing)
+            check_is_numbers(table, name, f"column {name!r} must hold numbers, as in DATA")
+        frame = check_numbers(table, {"--target": target}, drop_missing)
     except ValueError as error:
         raise ValueError(f"--calibration {data}: {error}{did_you_mean(data, CALIBRATIONS)}") from error
     note(*(text for text in table.notes if "holds dates" not in text))
@@ -205,7 +206,7 @@ def read_data(
             frame[column] = as_series(values, column, text_format, notes, as_text=is_text)
     copies = pd.DataFrame({column: kept[column] for column in keep if column in kept})
     unused = list(dict.fromkeys(column for column in columns if column not in frame))
-    return UserTable(name, pd.DataFrame(frame), notes, target, copies, unused)
+    return UserTable(name, pd.DataFrame(frame), notes, target, copies, unused, text_format)
 
 
 def _open_data(data: str, text_format: TextFormat) -> tuple[pa.Table, bool, str | None]:
@@ -249,15 +250,16 @@ def check_column(known: Iterable[Any], name: str, option: str) -> None:
 
 
 def check_numbers(
-    frame: pd.DataFrame, names: Mapping[str, str], drop_missing: bool, others: Sequence[str] = ()
+    table: UserTable, names: Mapping[str, str], drop_missing: bool, others: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Return the rows in which these columns, after their options, are known numbers; refuse text and gaps.
 
     In `others`, too, no value may be missing.
     """
+    frame = table.frame
     for option, name in names.items():
         check_column(frame.columns, name, option)
-        check_is_numbers(frame[name], f"{option}: column {name!r} must hold numbers")
+        check_is_numbers(table, name, f"{option}: column {name!r} must hold numbers")
     missing = frame[[*names.values(), *others]].isna()
     rows = missing.any(axis=1)
     check_gaps(missing.sum(), int(rows.sum()), len(frame), drop_missing)
@@ -269,15 +271,13 @@ def holds_text(column: pd.Series[Any]) -> bool:
     return column.dtype == object or isinstance(column.dtype, pd.StringDtype)
 
 
-def check_is_numbers(column: pd.Series[Any], rule: str) -> None:
-    """Raise if values of a column are text or dates; `rule` says that they must be numbers."""
-    if column.dtype.kind == "M":
-        raise ValueError(f"{rule}, but it holds dates")
-    known = column.dropna()
-    if not len(known) or not holds_text(column):
+def check_is_numbers(table: UserTable, name: str, rule: str) -> None:
+    """Raise if values of a column are text; `rule` says that they must be numbers."""
+    known = table.frame[name].dropna()
+    if not len(known) or not holds_text(known):
         return
-    is_number = pd.to_numeric(known.astype(object), errors="coerce").notna()
-    wrong = known if is_number.all() else known[~is_number]  # all of them: with another decimal sign
+    is_number = are_numbers(known.astype(str), table.text_format)
+    wrong = known if is_number.all() else known[~is_number]  # all of them: text in a Parquet file
     raise ValueError(
         f"{rule}, but {len(wrong):,} of {len(known):,} values are text, for example {wrong.iloc[0]!r} in row "
         f"{wrong.index[0]:,}, counted from 0; {advice_on(str(wrong.iloc[0]))}"
