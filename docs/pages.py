@@ -76,12 +76,13 @@ def _shown(value: Any) -> str:
         return _raw(figure_to_svg(value.figure_))
     if isinstance(value, pd.DataFrame):
         table = value.to_html(classes="table", border=0, float_format=_number, max_rows=10)
+        table = re.sub(r"<td>(?=[-+]?[\d.]+<|inf<)", '<td class="number">', table)
         return _raw(f'<div class="pst-scrollable-table-container">{table}</div>')
     return _text(repr(value))
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _run_commands(lines: str) -> str:
@@ -99,14 +100,13 @@ def _run_commands(lines: str) -> str:
                     raise RuntimeError(f"{line}\n{printed.getvalue()}") from ended
             finally:
                 os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
-    # A terminal would wrap long sentences; tables are narrower.
-    return "\n".join(
-        textwrap.fill(line, WIDTH) if len(line) > WIDTH else line for line in printed.getvalue().splitlines()
-    )
+    return printed.getvalue()
 
 
 def _text(output: str) -> str:
-    return f"\n\n```{{code-block}} text\n:class: output\n\n{output.rstrip()}\n```" if output.strip() else ""
+    # A terminal would wrap long sentences; tables are narrower.
+    lines = [textwrap.fill(line, WIDTH) if len(line) > WIDTH else line for line in output.rstrip().splitlines()]
+    return "\n\n```{code-block} text\n:class: output\n\n" + "\n".join(lines) + "\n```" if lines else ""
 
 
 def _raw(html: str) -> str:

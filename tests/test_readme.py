@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -60,7 +61,9 @@ def test_no_code_in_a_page_goes_unchecked(page: Path) -> None:
         ast.parse(block)
     shell = re.findall(r"^```(?:\{code-block\} )?shell\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     for line in "".join(shell).splitlines():
-        assert re.match(r"(pip install |make \w|python -m |icqr \w)", line), line
+        assert re.match(r" +-|([A-Z_]+=\w+ )?(pip install |make \w|python -m |icqr \w)", line), line
+        module = re.search(r"python -m (\S+)", line)
+        assert module is None or find_spec(module[1]), line
 
 
 def test_extras_that_pages_name_exist() -> None:
