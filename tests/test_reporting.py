@@ -149,7 +149,6 @@ def test_a_comparison_says_who_falls_short(methods: dict[str, Any], compared: di
         assert f"{entry['undercovers'] or 'none'} with {entry['method']}" in sentence
     # One number per method, the promise, and the number of regions.
     assert len(re.findall(r"\d+|none", sentence)) == len(methods) + 2
-    assert set(summary["verdict"]["methods"]) <= set(methods)
     for entry in summary["methods"]:
         by_group = [group["methods"][entry["method"]]["coverage"] for group in summary["coverage_by_group"]]
         assert (entry["lowest_group"], entry["highest_group"]) == (min(by_group), max(by_group))
@@ -160,7 +159,6 @@ def test_a_comparison_says_who_falls_short(methods: dict[str, Any], compared: di
     statuses |= {"within calibration luck": "luck", "too few rows to tell": "unknown"}
     falls_short = main["verdict"] != "undercovers" and main["undercovers"]
     assert summary["verdict"]["status"] == ("partly" if falls_short else statuses[main["verdict"]])
-    assert main["method"] in summary["verdict"]["methods"]
     assert len(summary["findings"]["comparison"]) == 4
 
 

@@ -20,7 +20,7 @@ from icqr.auditing import Audit, Comparison
 from icqr.auditing.audited import Audited, check_not_swapped, prepare
 from icqr.auditing.comparison import compare_rows, named_methods
 from icqr.auditing.findings import listed, percent, plain, promise, records, rows_of
-from icqr.auditing.verdicts import HOLDS, LUCK, OVER, UNDER, UNKNOWN, definitions, looked_at
+from icqr.auditing.verdicts import CONFIDENCE, HOLDS, LUCK, OVER, UNDER, UNKNOWN, definitions, looked_at
 from icqr.cross import CrossCertificate
 from icqr.metrics import coverage_by_group
 from icqr.partition import GroupPartition
@@ -37,7 +37,7 @@ from icqr.reporting.origins import (
 
 #: Version of the dict's form.
 FORMAT = "icqr-report/1"
-#: What each status is called on the page, the best first.
+#: What each status is called on the page.
 STATUS_WORDS = {
     "holds": "The promise holds",
     "cautious": "More is covered than promised",
@@ -266,9 +266,8 @@ def _gather_audited(subject: Audit | Comparison, y: ArrayLike | None, X: ArrayLi
 
 
 def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverage: float, main: str) -> dict[str, Any]:
-    """Return `sentence` and `status`: that of the method in detail; of several, `methods` are all that have it."""
-    statuses = {entry["method"]: _status(entry) for entry in methods}
-    status = statuses[main]
+    """Return `sentence`, on all methods, and `status`, that of the method in detail."""
+    (status,) = (_status(entry) for entry in methods if entry["method"] == main)
     if len(methods) == 1:
         return {"status": status, "sentence": _sentence(methods[0], audits[methods[0]["method"]])}
 
@@ -286,7 +285,6 @@ def _verdict(methods: list[dict[str, Any]], audits: Mapping[str, Audit], coverag
     return {
         "status": status,
         "sentence": f"{promise(coverage)} is promised, and over all rows {listed(who)}; {short}.",
-        "methods": [name for name, its_status in statuses.items() if its_status == status],
     }
 
 
@@ -399,13 +397,15 @@ def _coverage_by_group(evidence: Evidence) -> list[dict[str, Any]]:
     given = sorted((group["region"] for group in groups if group["region"] not in numbers), key=_natural_order)
     numbers |= {region: number for number, region in enumerate(given, start=max(numbers.values(), default=-1) + 1)}
 
-    # What each method covers: in given groups its audit says it, in the groups of the main model it is counted here.
+    # What each method covers: in given groups its audit says it, in the groups of the main model it is counted here,
+    # with intervals that are as sure as those of the main model.
+    sure = next((group["confidence"] for group in groups if group["group"] is not None), CONFIDENCE)
     measured: dict[str, dict[int, dict[str, Any]]] = {}
     for name, audit in evidence.audits.items():
         measured[name] = {}
         if evidence.labels is not None:
             rows = evidence.rows[name]
-            table = coverage_by_group(rows.rows.y, rows.intervals, evidence.labels).reset_index()
+            table = coverage_by_group(rows.rows.y, rows.intervals, evidence.labels, confidence=sure).reset_index()
             measured[name] = {group["group"]: group for group in records(table)}
         judged = records(audit.regions[audit.regions["kind"] == "group"])
         measured[name] |= {numbers[group["region"]]: group for group in judged if group["region"] in numbers}
