@@ -53,6 +53,8 @@ class GroupCoverageDisplay(Display):
         What groups are called, where that is not their label.
     kind : str
         What the groups are: "group" or, for example, "region".
+    note : str
+        What the lines are.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class GroupCoverageDisplay(Display):
     max_groups: int = 40
     names: Mapping[Hashable, str] = field(default_factory=dict)
     kind: str = "group"
+    note: str = "exact 95 % intervals"
 
     @classmethod
     def from_estimator(
@@ -183,7 +186,7 @@ class GroupCoverageDisplay(Display):
         ax.set_xlabel("coverage")
         n_groups = self.table["group"].nunique(dropna=False)
         part = f"the {len(shown)} least covered of {n_groups} {self.kind}s; " if len(shown) < n_groups else ""
-        heading(ax, f"Coverage by {self.kind}", f"{part}exact 95 % intervals; open: promise outside")
+        heading(ax, f"Coverage by {self.kind}", f"{part}{self.note}; open: promise outside")
 
 
 @dataclass(eq=False, repr=False)

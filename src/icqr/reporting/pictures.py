@@ -11,6 +11,7 @@ import pandas as pd
 
 from icqr import plots
 from icqr.auditing.findings import percent, promise
+from icqr.auditing.verdicts import SURE
 from icqr.plots.axes import find_column
 from icqr.plots.displays import Display
 from icqr.plots.group_displays import most_important
@@ -68,7 +69,7 @@ def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
         overall = pd.DataFrame({"method": method, **evidence.audits[method].numbers} for method in methods)
         names: dict[Hashable, str] = {group["group"]: group["name"] for group in groups}
         numbers = table, overall.astype({"n": int}), evidence.coverage
-        display = plots.GroupCoverageDisplay(*numbers, MOST_GROUPS, names).plot(plots.blank_axes(WIDTH))
+        display = plots.GroupCoverageDisplay(*numbers, MOST_GROUPS, names, note=SURE).plot(plots.blank_axes(WIDTH))
         covered = table.loc[table["method"] == evidence.main, "coverage"]
         ends = f"from {percent(covered.min())} to {percent(covered.max())}"
         title = f"Coverage of {evidence.main} by group, {promise(evidence.coverage)} promised: {ends}."
@@ -84,7 +85,7 @@ def _region_picture(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
     table = pd.DataFrame(regions).assign(method=evidence.main, group=range(len(regions)))
     overall = pd.DataFrame([{"method": evidence.main, **audit["numbers"]}]).astype({"n": int})
     names: dict[Hashable, str] = {place: f"region {place + 1}" for place in range(len(regions))}
-    display = plots.GroupCoverageDisplay(table, overall, evidence.coverage, MOST_GROUPS, names, "region")
+    display = plots.GroupCoverageDisplay(table, overall, evidence.coverage, MOST_GROUPS, names, "region", SURE)
     title = f"Coverage of {evidence.main} by region, {promise(evidence.coverage)} promised."
     yield "coverage_by_region", display.plot(plots.blank_axes(WIDTH)), title
 
