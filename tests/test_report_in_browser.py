@@ -192,7 +192,7 @@ def test_a_group_that_is_pointed_at_stands_out_everywhere(opened: Any) -> None:
         assert faint(page, picture) == {f"group-{group}" for group in (0, 1, 3, 4, 5)}
     lit = page.find_elements(By.CSS_SELECTOR, "tr.lit")
     assert {row.get_attribute("data-group") for row in lit} == {"2"}
-    assert len(lit) == 3  # coverage by group, of other methods, and offsets
+    assert len(lit) == 4  # coverage by group, of other methods, offsets, and details
     ActionChains(page).move_to_element(page.find_element(By.TAG_NAME, "h1")).perform()
     assert faint(page, "map") == set()
 

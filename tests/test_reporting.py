@@ -140,6 +140,18 @@ def test_coverage_by_group_is_that_of_the_models_groups(
             assert measured["mean_width"] == pytest.approx(np.mean(high - low))
 
 
+def test_the_intervals_of_all_methods_in_a_group_are_as_sure_as_each_other(compared: dict[str, Any]) -> None:
+    main = compared["in_detail"]
+    regions = compared["audits"][main]["regions"]
+    (sure,) = {region["confidence"] for region in regions if region["kind"] == "model group"}
+    assert sure > 0.95  # of each by itself, so that all together are 95 % sure
+    for entry in compared["coverage_by_group"]:
+        for measured in entry["methods"].values():
+            hits, n = round(measured["coverage"] * entry["n"]), entry["n"]
+            low = stats.beta.ppf((1 - sure) / 2, hits, n - hits + 1) if hits else 0.0
+            assert measured["coverage_lower"] == pytest.approx(low, abs=0.001)  # judged ones are rounded outwards
+
+
 def test_a_comparison_says_who_falls_short(methods: dict[str, Any], compared: dict[str, Any]) -> None:
     summary = compared
     sentence = summary["verdict"]["sentence"]
@@ -530,7 +542,13 @@ def test_bare_intervals_with_their_rows_have_pictures(tmp_path: Path) -> None:
 
 def test_a_model_alone_says_what_it_promises(models: dict[str, Any], tmp_path: Path) -> None:
     page = written(tmp_path, models["ICQR"])
-    appendix = ["Appendix", "How the groups were chosen", "Importance of the columns", "How it was computed"]
+    appendix = [
+        "Appendix",
+        "The groups in detail",
+        "How the groups were chosen",
+        "Importance of the columns",
+        "How it was computed",
+    ]
     assert heads(page) == ["Groups", *appendix]
     assert "Rule" in sections(page)["groups"]
     assert "Not checked yet" in page
@@ -600,7 +618,7 @@ def test_tables_and_pictures_can_be_read_aloud(page: str) -> None:
 
 def test_all_groups_can_be_highlighted(page: str, auto: Any) -> None:
     for group in range(auto.n_groups_):
-        assert page.count(f'data-group="{group}"') == 3  # coverage by group, of other methods, and offsets
+        assert page.count(f'data-group="{group}"') == 4  # coverage by group, of other methods, offsets, details
         for name in ("coverage_by_group", "map", "intervals", "residuals"):
             figure = re.search(rf'<figure id="picture-{name}".*?</figure>', page, flags=re.DOTALL)
             assert figure is not None

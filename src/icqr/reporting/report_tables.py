@@ -358,6 +358,9 @@ def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
         Head("Exception", "exception"),
         Head("Calibration rows", "n"),
         Head("Calibration can give", "band_lower band_upper", span, BAND),
+    ]
+    details = [
+        Head("Group", "name"),
         Head("Rule fits", "fidelity", share, "Rows with both rule and group, of those with either."),
         Head("What sets it apart", "features", cell, apart),
         Head("Two of its rows", "examples", cell, "Their values in the columns that count most."),
@@ -365,6 +368,7 @@ def _group_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
     note = DIFFICULTY if any(entry["rule"].startswith("difficulty ") for entry in entries) else ""
     numbers = [int(entry["group"]) for entry in entries]
     yield _sheet("groups", "Groups and their offsets", entries, heads, note, numbers)
+    yield _sheet("group_details", "How well rules fit, and two rows of each group", entries, details, groups=numbers)
 
 
 def _selection_sheets(summary: dict[str, Any]) -> Iterator[Sheet]:
