@@ -145,7 +145,7 @@ def test_fit_calibrated_with_other_files(icqr: Run, scheduler: str) -> None:
     assert fitted.code == 0, fitted.err
     assert "Calibration: fresh.parquet (90 rows).\nCQR: 90 % promised, 300 training rows, 90 calibration" in fitted.out
     model = load("m.icqr")
-    X = fresh[["size", "region"]].assign(day=(fresh["day"] - pd.Timestamp(0)) / pd.Timedelta(days=1))
+    X = fresh[["size", "region", "day"]]
     again = model.predict_interval(X).copy()
     np.testing.assert_allclose(model.calibrate(X, fresh["price"]).predict_interval(X), again, rtol=1e-12)
     fresh.drop(columns="size").to_parquet("less.parquet")
@@ -316,7 +316,7 @@ def test_bad_data_is_said_in_one_line(icqr: Run, scheduler: str) -> None:
         ("sales.csv", "price", r"\S+/sales\.csv is not a Parquet file, or is damaged"),
         ("none/*.parquet", "price", r"there is no Parquet file at none/\*\.parquet"),
         ("sales/*.parquet", "price", r"\S+/less\.parquet has no column 'size'; its columns are \['region', .*\]"),
-        ("sales/d.parquet", "price", "sales/d.parquet: 1 files without a row"),
+        ("sales/d.parquet", "price", "sales/d.parquet: there is no row in 1 files"),
         ("text.parquet", "price", "--target: column 'price' must hold numbers, but it holds text"),
         ("sales/a.parquet", "prize", "--target: there is no column 'prize'; .* did you mean 'price'\\?"),
     ):

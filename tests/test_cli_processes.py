@@ -226,7 +226,7 @@ def test_no_permission(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     folder.chmod(0o777)
     for arguments, said in (
         (["sales.csv", "--target", "price", "--out", "model.icqr"], "sales.csv: Permission denied"),
-        (["sine_spread", "--out", "/model.icqr"], "--out: nothing may be written in the folder '/'; give another one"),
+        (["sine_spread", "--out", "/model.icqr"], "--out: you may not write in the folder '/'; give another one"),
     ):
         with without_roots_rights(), pytest.raises(SystemExit) as ended:
             main(["fit", *arguments])

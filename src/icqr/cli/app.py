@@ -236,7 +236,7 @@ def predict(
     Columns that the model does not use are ignored, the target among them.
     """
     kept = keep or []
-    coverages = [*dict.fromkeys(coverage or [None])]
+    coverages: list[float | None] = [None] if not coverage else [*dict.fromkeys(coverage)]
     if engine.is_dask(text_format):
         from icqr.cli.on_dask import predict_on_dask
 
@@ -299,7 +299,7 @@ def recalibrate(
         table = read_data(data, text_format, as_text=as_text, only=wanted)
         target = table.target if target is None else target
         if target is None:
-            raise ValueError("--target must be given: the column that holds what happened")
+            raise ValueError("--target must be given: the column of the true values")
         if only is not None and target in only:
             raise ValueError(
                 f"--target {target}: the model was trained on this column, so it can't be what it predicts"

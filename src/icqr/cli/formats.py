@@ -131,8 +131,8 @@ def _read_json_lines(stream: IO[bytes], name: str) -> pa.Table:
 def _check_size(unpacked: int, packed: int, name: str) -> None:
     if unpacked > max(_MOST_UNPACKED, _MOST_TIMES * packed):
         raise ValueError(
-            f"{name} is refused: {packed:,} bytes of it unpack to more than {_MOST_TIMES} times as many, which no "
-            "table of use does. If you trust it, unpack it first"
+            f"{name} is refused: {packed:,} bytes of it unpack to more than {_MOST_TIMES} times as many, which a real "
+            "table does not. If you trust it, unpack it first"
         )
 
 

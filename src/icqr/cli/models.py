@@ -116,7 +116,7 @@ def check_destination(path: str, option: str, endings: Sequence[str]) -> None:
     if not file.parent.is_dir():
         raise ValueError(f"{option}: there is no folder {str(file.parent)!r}; make it first")
     if not os.access(file.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise ValueError(f"{option}: nothing may be written in the folder {str(file.parent)!r}; give another one")
+        raise ValueError(f"{option}: you may not write in the folder {str(file.parent)!r}; give another one")
 
 
 def write_table(frame: pd.DataFrame, path: str) -> None:
@@ -193,10 +193,12 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
     note(*table.notes)
     # The library refuses text among numbers or dates, too, but doesn't know the options that read it.
     known = encoders_of(model)[0].features
-    for name in () if known is None else X.columns.difference([*known.categories], sort=False):
-        if holds_text(X[name]) and name in known.dates:
-            raise ValueError(f"column {name!r}: the model was trained on dates, but here the column holds text")
-        check_is_numbers(table, name, f"column {name!r}: the model was trained on numbers")
+    if known is not None:
+        for name in features:
+            if name in known.dates and holds_text(X[name]):
+                raise ValueError(f"column {name!r}: the model was trained on dates, but here the column holds text")
+            if name not in known.categories:
+                check_is_numbers(table, name, f"column {name!r}: the model was trained on numbers")
 
     others = [name for name in table.names if name not in features and name not in used]
     if others:

@@ -87,7 +87,7 @@ def _calibration_blocks(data: str, X: pd.DataFrame, target: str, drop_missing: b
     """Return the rows to calibrate with: the target, and columns of the names and kinds that `X` has."""
     try:
         table, blocks, n_rows = _open_blocks(
-            data, as_text=[name for name in X if holds_text(X[name])], only=[*X, target]
+            data, as_text=[str(name) for name in X if holds_text(X[name])], only=[*X, target]
         )
         for name in (*X, target):
             check_column(table.names, name, f"{data} lacks columns that DATA has")
@@ -117,7 +117,7 @@ def predict_on_dask(
         as_text, only = columns_to_read(model)
         table, blocks, n_rows = _open_blocks(data, as_text=as_text, only=only)
         columns = list(features_of(model, table, kept, "--keep"))
-        explained = [on_dask(model).explain(blocks[columns], level) for level in coverages]
+        explained: list[Any] = [on_dask(model).explain(blocks[columns], level) for level in coverages]
         predicted = dd.map_partitions(
             lambda *parts: predicted_columns(parts, coverages, explain, kept),
             *explained,
@@ -201,7 +201,7 @@ def _open_blocks(
     columns = [column for column in opened.schema if not is_written_index(column.name)]
     n_rows = opened.count_rows()
     if not n_rows or not columns:
-        raise ValueError(f"{data}: {len(files):,} files without a row")
+        raise ValueError(f"{data}: there is no row in {len(files):,} files")
 
     schema = pa.schema([c for c in columns if c.name not in ignore and (only is None or c.name in only)])
     # Text is text: whether it holds dates could be told only from all rows, and a block has some of them.

@@ -276,7 +276,8 @@ class _Command(TyperCommand):
             if is_once and given.count(parameter) > 1:
                 is_coverage = self.name == "fit" and parameter.name == "coverage"
                 hint = ": icqr predict gives any other coverage from the same model" if is_coverage else ""
-                raise typer.BadParameter(f"it is given twice, and one is enough{hint}", ctx, parameter)
+                text = f"it is given twice, and one is enough{hint}"
+                raise typer.BadParameter(text, ctx, param_hint=repr(parameter.opts[0]))
         return super().parse_args(ctx, args)
 
 

@@ -84,7 +84,7 @@ def read_calibration(
     data: str, X: pd.DataFrame, y: pd.Series[Any], text_format: TextFormat, drop_missing: bool
 ) -> tuple[pd.DataFrame, pd.Series[Any]]:
     """Return the features and the target of rows to calibrate with, whose columns have the names of `X` and `y`."""
-    target, as_text = str(y.name), [name for name in X if holds_text(X[name])]
+    target, as_text = str(y.name), [str(name) for name in X if holds_text(X[name])]
     try:
         table = read_data(data, text_format, as_text=as_text, only=[*X, target])
         for name in (*X, target):
@@ -125,8 +125,8 @@ def _notes_on_rows(frame: pd.DataFrame, X: pd.DataFrame, drawn: bool) -> Iterato
     copies = int(frame.duplicated().sum())
     if copies > _MOST_COPIES * len(frame):
         yield (
-            f"{copies:,} of {len(frame):,} rows are copies of other rows, the target included; if they are the same "
-            "case twice, take them out of the file: what trains must not calibrate, or intervals are too narrow"
+            f"{copies:,} of {len(frame):,} rows are copies of other rows, the target included; if a case is in the "
+            "file twice, take one out: a row that trains must not calibrate too, or intervals get too narrow"
         )
     if not drawn:
         return
@@ -293,4 +293,4 @@ def check_gaps(gaps: pd.Series[int], without: int, n_rows: int, drop_missing: bo
             f"{without:,} rows and keep {n_rows - without:,}"
         )
     if without == n_rows:
-        raise ValueError(f"columns {listed_names(gaps.index)} have no row without a missing value; nothing is left")
+        raise ValueError(f"in every row one of {listed_names(gaps.index)} is missing; nothing is left")
