@@ -466,7 +466,7 @@ def test_rows_to_calibrate_with(icqr: Run, method: str) -> None:
             "fresh.csv: column 'size' must hold numbers, as in DATA, but 60 of 60 values are text",
         ),
         (NEW.assign(price=np.nan), "--drop-missing would leave out 60 rows and keep 0"),
-        (NEW[:3], "--coverage 0.9 needs at least 9 calibration rows for a finite interval, got 3."),
+        (NEW[:3], "a coverage of 0.9 needs at least 9 calibration rows for a finite interval, got 3."),
     ],
 )
 def test_rows_to_calibrate_with_that_do_not_fit(icqr: Run, fresh: pd.DataFrame | None, said: str) -> None:
@@ -887,14 +887,18 @@ ADVICE: dict[str, tuple[pd.DataFrame, list[str], str]] = {
     "a small group": (
         FEW,
         ["--groups", "region"],
-        "warning: --coverage 0.9 needs 9 .*; icqr fit --small-groups infinite k",
+        "warning: a coverage of 0.9 needs 9 .*; icqr fit --small-groups infinite k",
     ),
     "a small group, refused": (
         FEW,
         ["--groups", "region", "--small-groups", "error"],
-        "error: --coverage 0.9 needs 9 .* fit with --small-groups pooled or --small-groups infinite",
+        "error: a coverage of 0.9 needs 9 .* fit with --small-groups pooled or --small-groups infinite",
     ),
-    "few rows": (SALES[:8], [], "error: --coverage 0.9 needs at least 9 calibration rows for a finite interval, got 8"),
+    "few rows": (
+        SALES[:8],
+        [],
+        "error: a coverage of 0.9 needs at least 9 calibration rows for a finite interval, got 8",
+    ),
     "one row": (SALES[:1], ["--method", "cqr"], "error: 1 rows are too few to train and to calibrate with"),
     "limits": (SALES, ["--y-min", "200"], r"error: the target must lie between 200 and inf \(--y-min, --y-max\); row"),
     "an infinite target": (

@@ -148,6 +148,9 @@ def test_fit_calibrated_with_other_files(icqr: Run, scheduler: str) -> None:
     X = fresh[["size", "region", "day"]]
     again = model.predict_interval(X).copy()
     np.testing.assert_allclose(model.calibrate(X, fresh["price"]).predict_interval(X), again, rtol=1e-12)
+    crossed = icqr(*given, "--calibration", "cross", *dask)
+    assert "error: --calibration cross is not possible with --engine dask: " in crossed.err
+    assert "; use --calibration split, or --engine local\n" in crossed.err
     fresh.drop(columns="size").to_parquet("less.parquet")
     refused = icqr(*given, "--calibration", "less.parquet", *dask)
     assert (refused.code, refused.out) == (1, "")

@@ -153,6 +153,12 @@ def test_without_a_header(content: str, read: Read) -> None:
     assert table.frame.to_dict("list") == {"column 1": [1, 2], "column 2": ["x", "y"]}
 
 
+def test_a_column_without_a_name_is_not_its_number(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("1;2\n3;4\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"there is no column '2'; .*; did you mean 'column 2'\?"):
+        read_rows(str(tmp_path / "data"), TrainingRows(target="2"), TextFormat(no_header=True))
+
+
 @pytest.mark.parametrize("content", ["1,5;2,5\n3,5;4,5\n", " 1,5   2,5\n 3,5   4,5\n"])
 def test_a_comma_that_is_the_decimal_sign_does_not_separate(content: str, read: Read) -> None:
     table = read(content, {"no_header": True, "decimal": ","})

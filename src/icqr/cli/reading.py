@@ -243,7 +243,7 @@ def check_column(known: Iterable[Any], name: str, option: str) -> None:
     columns = [str(column) for column in known]
     if name in columns:
         return
-    hint = did_you_mean(name, columns)
+    hint = did_you_mean(f"column {name}" if name.isdigit() else name, columns)
     if not hint and pd.to_numeric(pd.Series(columns, dtype=object), errors="coerce").notna().all():
         hint = "; if the first line of the file is a row and not the columns' names, say --no-header"
     raise ValueError(f"{option}: there is no column {name!r}; columns are {listed_names(columns)}{hint}")

@@ -46,8 +46,9 @@ _REWORDED = [
     (r"; calibrate again, with coverages=.*", "; after icqr recalibrate it gives any coverage"),
     (r": give it as load\(path, estimator=.*", "; load it in Python, and save it with the model"),
     (r": give the key that it was saved with, as load\(path, key=…\)", "; it can be loaded in Python, with its key"),
+    (r"with Dask collections: (.*), or give fit a table", r"with --engine dask: \1, or --engine local"),
     # What is left of parameters.
-    (r"\bcoverage=([\d.]+)", r"--coverage \1"),
+    (r"\bcoverage=([\d.]+)", r"a coverage of \1"),
     (r"\bcalibration='(\w+)'", r"--calibration \1"),
 ]
 
@@ -58,7 +59,7 @@ def in_options(text: str) -> str:
     Examples
     --------
     >>> in_options("coverage=0.9 needs at least 9 calibration rows for a finite interval, got n_samples=3.")
-    '--coverage 0.9 needs at least 9 calibration rows for a finite interval, got 3.'
+    'a coverage of 0.9 needs at least 9 calibration rows for a finite interval, got 3.'
     """
     for said, reworded in _REWORDED:
         text = re.sub(said, reworded, text)
