@@ -69,7 +69,9 @@ def _group_pictures(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
         overall = pd.DataFrame({"method": method, **evidence.audits[method].numbers} for method in methods)
         names: dict[Hashable, str] = {group["group"]: group["name"] for group in groups}
         numbers = table, overall.astype({"n": int}), evidence.coverage
-        display = plots.GroupCoverageDisplay(*numbers, MOST_GROUPS, names, note=SURE).plot(plots.blank_axes(WIDTH))
+        display = plots.GroupCoverageDisplay(*numbers, MOST_GROUPS, names, note=f"intervals {SURE}").plot(
+            plots.blank_axes(WIDTH)
+        )
         covered = table.loc[table["method"] == evidence.main, "coverage"]
         ends = f"from {percent(covered.min())} to {percent(covered.max())}"
         title = f"Coverage of {evidence.main} by group, {promise(evidence.coverage)} promised: {ends}."
@@ -85,7 +87,9 @@ def _region_picture(evidence: Evidence, summary: dict[str, Any]) -> _Drawn:
     table = pd.DataFrame(regions).assign(method=evidence.main, group=range(len(regions)))
     overall = pd.DataFrame([{"method": evidence.main, **audit["numbers"]}]).astype({"n": int})
     names: dict[Hashable, str] = {place: f"region {place + 1}" for place in range(len(regions))}
-    display = plots.GroupCoverageDisplay(table, overall, evidence.coverage, MOST_GROUPS, names, "region", SURE)
+    display = plots.GroupCoverageDisplay(
+        table, overall, evidence.coverage, MOST_GROUPS, names, "region", f"intervals {SURE}"
+    )
     title = f"Coverage of {evidence.main} by region, {promise(evidence.coverage)} promised."
     yield "coverage_by_region", display.plot(plots.blank_axes(WIDTH)), title
 
