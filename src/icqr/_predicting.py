@@ -627,10 +627,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         table = as_table(X)
         if not reset:
             if self.columns_ is not None and isinstance(table, pd.DataFrame):
-                if table.columns.equals(self.columns_):
+                columns: pd.Index[Any] = table.columns
+                if columns.equals(self.columns_):
                     return table
                 # scikit-learn's own check would refuse columns in another order, and others beside them.
-                if not isinstance(table.columns, pd.RangeIndex):  # which has no names
+                if not isinstance(columns, pd.RangeIndex):  # which has no names
                     return align(table, self.columns_)
             if self.columns_ is None and isinstance(table, np.ndarray) and table.shape[1] == self.n_features_in_:
                 return table
