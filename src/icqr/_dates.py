@@ -89,7 +89,7 @@ def as_texts(column: pd.Series[Any]) -> NDArray[np.object_]:
 
     Examples
     --------
-    >>> as_texts(pd.Series(pd.to_datetime(["2024-03-01", "2024-03-01 12:30"]))).tolist()
+    >>> as_texts(pd.Series([pd.Timestamp("2024-03-01"), pd.Timestamp("2024-03-01 12:30")])).tolist()
     ['2024-03-01', '2024-03-01 12:30:00']
     """
     dates = as_dates(column)
