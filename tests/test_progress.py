@@ -69,7 +69,7 @@ def test_a_judgement_shows_its_steps(capfd: pytest.CaptureFixture[str]) -> None:
     quiet = audit(Y, intervals, X, coverage=0.9), compare(Y, {"a": intervals, "b": intervals}, X, coverage=0.9)
     assert capfd.readouterr() == ("", "")
     shown = audit(Y, intervals, X, coverage=0.9, verbose=True)
-    assert list(dict.fromkeys(lines(capfd.readouterr().err))) == ["audit", "audit: measures", "audit: regions"]
+    assert list(dict.fromkeys(lines(capfd.readouterr().err))) == ["audit", "audit: regions", "audit: measures"]
     both = compare(Y, {"a": intervals, "b": intervals}, X, coverage=0.9, verbose=True)
     err = capfd.readouterr().err
     assert "compare |" in err

@@ -289,8 +289,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         >>> rng = np.random.default_rng(0)
         >>> shop = rng.integers(400, size=3000)
         >>> X = pd.DataFrame({"shop": shop.astype(str)})
-        >>> CQR(random_state=0).fit(X, shop + rng.normal(size=3000)).categories_.iloc[0].tolist()
-        ['shop', 400, 'mean and spread of the target', 'more than the 255 that HistGradientBoostingRegressor takes']
+        >>> table = CQR(random_state=0).fit(X, shop + rng.normal(size=3000)).categories_
+        >>> table.loc[0, ["column", "encoding", "reason"]].tolist()
+        ['shop', 'mean and spread of the target', 'more than the 255 that HistGradientBoostingRegressor takes']
         """
         rows: dict[Any, tuple[set[Any], str, str]] = {}
         for encoder in encoders_of(self):  # the models of several folds may each lack some categories
