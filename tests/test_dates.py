@@ -253,6 +253,10 @@ def test_dates_calibrate_in_the_command_but_are_no_target(
     with pytest.raises(SystemExit):
         main(["fit", "train.csv", "--target", "Order Date", "--out", "none.icqr"])
     assert "--target: column 'Order Date' must hold numbers, but it holds dates" in capsys.readouterr().err
+    NEW.assign(size=NEW["Order Date"]).to_csv("dates.csv", index=False)
+    with pytest.raises(SystemExit):
+        main(["predict", "ours.icqr", "dates.csv"])
+    assert "column 'size': the model was trained on numbers, but it holds dates" in capsys.readouterr().err
 
 
 def test_dates_on_dask_with_columns_in_any_order() -> None:

@@ -192,13 +192,12 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
 
     note(*table.notes)
     # The library refuses text among numbers or dates, too, but doesn't know the options that read it.
-    known = encoders_of(model)[0].features
-    if known is not None:
-        for name in features:
-            if name in known.dates and holds_text(X[name]):
+    if (known := encoders_of(model)[0].features) is not None:
+        for name in X.columns.difference([*known.categories, *known.dates, *known.empty], sort=False):
+            check_is_numbers(table, name, f"column {name!r}: the model was trained on numbers")
+        for name in known.dates:
+            if len(X[str(name)].dropna()) and holds_text(X[str(name)]):  # Dask's example has no rows
                 raise ValueError(f"column {name!r}: the model was trained on dates, but here the column holds text")
-            if name not in known.categories:
-                check_is_numbers(table, name, f"column {name!r}: the model was trained on numbers")
 
     others = [name for name in table.names if name not in features and name not in used]
     if others:

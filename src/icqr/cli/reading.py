@@ -272,8 +272,10 @@ def holds_text(column: pd.Series[Any]) -> bool:
 
 
 def check_is_numbers(table: UserTable, name: str, rule: str) -> None:
-    """Raise if values of a column are text; `rule` says that they must be numbers."""
+    """Raise if values of a column are text or dates; `rule` says that they must be numbers."""
     known = table.frame[name].dropna()
+    if known.dtype.kind == "M" and len(known):
+        raise ValueError(f"{rule}, but it holds dates, for example {str(known.iloc[0]).removesuffix(' 00:00:00')!r}")
     if not len(known) or not holds_text(known):
         return
     is_number = are_numbers(known.astype(str), table.text_format)
