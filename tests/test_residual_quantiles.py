@@ -628,3 +628,13 @@ def test_a_file_keeps_it(name: str, tmp_path: Any) -> None:
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert repr(again) == repr(model)
     np.testing.assert_array_equal(clone(again).fit(X, Y).predict_interval(X), model.predict_interval(X))
+
+
+def test_the_default_is_the_model_that_it_names() -> None:
+    """`icqr fit` passes the default model by name: it must get the same seeds, also for folds of many categories."""
+    rng = np.random.default_rng(0)
+    shop = rng.integers(300, size=2000)
+    X = pd.DataFrame({"shop": shop.astype(str), "x": rng.uniform(size=2000)})
+    y = rng.normal(size=300)[shop] + X["x"] * rng.normal(size=2000)
+    named = AutoICQR(HistGradientBoostingRegressor(), random_state=0).fit(X, y)
+    np.testing.assert_array_equal(AutoICQR(random_state=0).fit(X, y).predict_interval(X), named.predict_interval(X))

@@ -291,7 +291,8 @@ def around(estimator: Any, bounds: ResidualQuantiles) -> Any:
     """
     if isinstance(estimator, TransformedTargetRegressor):
         return copied(estimator).set_params(regressor=around(estimator.regressor, bounds))
-    return clone(bounds).set_params(estimator=estimator)
+    # The default is named, so that it gets the same seed as if the user had passed it.
+    return clone(bounds).set_params(estimator=bare(None) if estimator is None else estimator)
 
 
 def _is_regressor(model: Any) -> bool:
