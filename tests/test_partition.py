@@ -874,8 +874,8 @@ class Unfitted(HistGradientBoostingRegressor):
 def test_groups_say_what_they_are() -> None:
     groups = ICQR(LEVEL_WIDTHS, partition=ScorePartition(3), random_state=0).fit(HARD, HARD_Y).groups_
     first, second, third = groups["rule"]
-    assert first.startswith("difficulty 1 of 3, the easiest: roughly ")
-    assert second.startswith("difficulty 2 of 3: roughly ")
+    assert first.startswith("difficulty 1 of 3, the easiest: ")
+    assert second.startswith("difficulty 2 of 3: ")
     assert third.startswith("difficulty 3 of 3, the hardest: ")
     assert "city = Rom" in third  # what its rows have in common, in the user's columns
     assert "city = Rom" in groups["features"][2]

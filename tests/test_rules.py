@@ -110,8 +110,10 @@ def test_fidelity_is_that_of_the_printed_rule(seed: int) -> None:
     described = describe_groups(X, labels, 4)
     assert described["fidelity"].between(0.2, 1).all()
     for group, (rule, fits) in enumerate(zip(described["rule"], described["fidelity"], strict=True)):
-        assert rule.startswith("roughly ") == (fits < 0.8)
-        assert fits == pytest.approx(fidelity(rule.removeprefix("roughly "), X, labels == group))
+        assert rule.startswith("no simple rule; ") == (fits < 0.5)
+        assert rule.startswith("roughly ") == (0.5 <= fits < 0.95)
+        if fits >= 0.5:
+            assert fits == pytest.approx(fidelity(rule.removeprefix("roughly "), X, labels == group))
 
 
 @settings(max_examples=50)

@@ -23,8 +23,8 @@ from icqr._tables import Features, FloatArray, IntArray, Table, readable_columns
 BoolArray: TypeAlias = NDArray[np.bool_]
 #: What a rule without a condition says.
 ALL_ROWS = "all rows"
-#: A rule that fits its group less well than this is called a rough one.
-LEAST_FIDELITY = 0.8
+#: A rule that fits its group less well than the first is called a rough one, and less well than the second, none.
+LEAST_FIDELITY, LEAST_ROUGH = 0.95, 0.5
 #: An example row shows at most this many columns, and of a text at most this many characters.
 MOST_EXAMPLE_COLUMNS, LONGEST_EXAMPLE = 4, 30
 
@@ -270,9 +270,10 @@ def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArr
     Returns
     -------
     DataFrame
-        A row per group: `rule`, with "roughly" before one that fits its group less well than `LEAST_FIDELITY`;
-        `fidelity`, the share of rows that satisfy both rule and group among those that satisfy one (1 is a perfect
-        rule); `features`, the three features whose mean differs most from all rows'; `examples`, two of its rows.
+        A row per group: `rule`, with "roughly" before one that fits less well than `LEAST_FIDELITY`, and below
+        `LEAST_ROUGH` the feature that differs most in place of a rule; `fidelity`, the share of rows that satisfy both
+        rule and group among those that satisfy one (1 is a perfect rule); `features`, the three features whose mean
+        differs most from all rows'; `examples`, two of its rows.
 
     Examples
     --------
@@ -292,9 +293,12 @@ def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArr
         inside = labels == group
         if inside.any():
             rule, fidelity = features.best_rule(inside)
-            roughly = "" if fidelity >= LEAST_FIDELITY or rule == ALL_ROWS else "roughly "
             differences = features.differences(inside)
-            descriptions.append({"rule": roughly + rule, "fidelity": fidelity, "features": differences})
+            if rule != ALL_ROWS and fidelity < LEAST_ROUGH:
+                rule = f"no simple rule; {differences.split('; ')[0]}"
+            elif rule != ALL_ROWS and fidelity < LEAST_FIDELITY:
+                rule = f"roughly {rule}"
+            descriptions.append({"rule": rule, "fidelity": fidelity, "features": differences})
         else:
             descriptions.append({"rule": "no rows", "fidelity": 0.0, "features": ""})
     return pd.DataFrame(descriptions).assign(examples=example_rows(X, labels, n_groups, weights))

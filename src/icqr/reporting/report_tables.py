@@ -31,8 +31,8 @@ SELECTION_RULE = (
 )
 REGIONS_NOTE = f"The intervals are {SURE}, and each verdict follows from the interval beside it."
 DIFFICULTY = (
-    "Difficulty is how far a row's bounds are likely to miss before calibration, predicted from its columns; a rule "
-    "says which rows are mostly in the group."
+    "Difficulty is how far a row's bounds are likely to miss before calibration, predicted from its columns. A rule "
+    "in columns only comes near to it."
 )
 BAND = "The share covered in nine of ten calibrations with this number of rows."
 RULE = "What the group's rows have in common, and nearly no others."
