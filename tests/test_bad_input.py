@@ -496,3 +496,27 @@ def test_naive_needs_a_regressor() -> None:
     bounds = prefit(lower=np.ravel, median=np.ravel, upper=np.ravel, levels=(0.05, 0.5, 0.95))
     with pytest.raises(ValueError, match="estimator must be a regressor"):
         Naive(bounds).fit(np.arange(100.0)[:, None], np.arange(100.0))
+
+
+def test_swapped_arguments_of_fit_are_named() -> None:
+    X = pd.DataFrame({"a": np.arange(50.0), "b": 1.0})
+    with pytest.raises(ValueError, match=r"X and y look swapped: X has the shape \(50,\) and y \(50, 2\)"):
+        CQR(random_state=0).fit(X["a"], X)
+
+
+@pytest.mark.parametrize(
+    ("texts", "advice"),
+    [
+        ([f"{1 + day % 28:02}.03.{2000 + day}" for day in range(40)], "pd.to_datetime makes it dates"),
+        ([*map(str, range(39)), "unknown"], "read as numbers: pd.to_numeric"),
+    ],
+)
+def test_text_that_is_meant_as_something_else_is_warned_of(texts: list[str], advice: str) -> None:
+    X = pd.DataFrame({"column": texts * 10})
+    with pytest.warns(UserWarning, match=advice):
+        QR(random_state=0).fit(X, np.arange(400.0))
+
+
+def test_codes_and_names_may_be_categories() -> None:
+    X = pd.DataFrame({"code": [*map(str, range(40))] * 10, "city": ["Bern", "Rom"] * 200})
+    QR(random_state=0).fit(X, np.arange(400.0))  # a warning would be an error

@@ -505,6 +505,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         that all rows calibrate; or "none". With `order`, the oldest rows train and the newest calibrate.
         """
         self._check_parameters()
+        if np.ndim(X) == 1 and np.ndim(y) == 2:
+            raise ValueError(
+                f"X and y look swapped: X has the shape {np.shape(X)} and y {np.shape(y)}; write fit(X, y), with a "
+                "table X and one number per row in y"
+            )
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # forget what an earlier fit learned
         # The bounds stay those of the fitted coverage. A later `set_params(coverage=…)` only asks for another coverage

@@ -30,10 +30,10 @@ ROWS_AT_ONCE = 2**16
 MOST_COPIED = 2**24
 _NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
 _NO_DURATIONS = "columns must be numbers, categories or dates. Turn it into numbers first: / pd.Timedelta(days=1)."
-#: Text that may be meant as dates; the first form is surely dates.
-_ISO_DATE, _MAYBE_DATE = r"\d{4}-\d\d-\d\d([ T].*)?", r"\d{1,4}[-./ ](\d{1,2}|[A-Za-z]{3,9})[-./ ]\d{2,4}([ T].*)?"
-#: From this many different values on, text that is surely dates is warned about.
-_MANY_DATES = 20
+#: Text that may be meant as dates.
+_MAYBE_DATE = r"\d{1,4}[-./ ](\d{1,2}|[A-Za-z]{3,9})[-./ ]\d{2,4}([ T].*)?"
+#: From this many different values on, text that looks like dates, or mostly like numbers, is warned about.
+_MANY_VALUES = 20
 
 
 # -- Tables ----------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def settle_kinds(X: Table) -> Table:
 
 
 def warn_about_text(X: Table) -> None:
-    """Warn about text that looks like dates, and text of which more than half of the values are different.
+    """Warn about text that looks like dates or numbers, and text of which more than half of the values are different.
 
     No model learns from such categories.
     """
@@ -282,10 +282,12 @@ def warn_about_text(X: Table) -> None:
         if not text:
             continue
         distinct = pd.Series(column.dropna().unique(), dtype=object).astype(str)
-        are_dates = len(distinct) > _MANY_DATES and bool(distinct.str.fullmatch(_ISO_DATE).all())
-        if len(distinct) <= len(X) / 2 and not are_dates:
-            continue
         share = pd.to_numeric(column.astype(object), errors="coerce").notna().mean()
+        many = len(distinct) > _MANY_VALUES
+        are_dates = many and bool(distinct.str.fullmatch(_MAYBE_DATE).all())
+        mostly_numbers = many and 0.5 < share < 1  # numbers alone may be codes, such as postcodes
+        if len(distinct) <= len(X) / 2 and not are_dates and not mostly_numbers:
+            continue
         advice = "Drop it, or turn it into numbers or fewer categories."
         if are_dates or distinct.str.fullmatch(_MAYBE_DATE).mean() > 0.5:
             advice = f"They look like dates, for example {distinct[0]!r}: pd.to_datetime makes it dates."

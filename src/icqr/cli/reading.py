@@ -280,9 +280,12 @@ def check_is_numbers(table: UserTable, name: str, rule: str) -> None:
         return
     is_number = are_numbers(known.astype(str), table.text_format)
     wrong = known if is_number.all() else known[~is_number]  # all of them: text in a Parquet file
+    example = str(wrong.iloc[0])
+    # Text in every row is no missing value.
+    has_advice = is_number.any() or any(sign.isdigit() for sign in example)
     raise ValueError(
-        f"{rule}, but {len(wrong):,} of {len(known):,} values are text, for example {wrong.iloc[0]!r} in row "
-        f"{wrong.index[0]:,}, counted from 0; {advice_on(str(wrong.iloc[0]))}"
+        f"{rule}, but {len(wrong):,} of {len(known):,} values are text, for example {example!r} in row "
+        f"{wrong.index[0]:,}, counted from 0{f'; {advice_on(example)}' if has_advice else ''}"
     )
 
 
