@@ -245,9 +245,9 @@ def test_the_answer_names_the_method_why_and_how_sure() -> None:
     found = compare(Y, {"wide": WIDE, "right": RIGHT}, X, coverage=0.9, with_excess_risk=False)
     assert found.best == "right"
     said = re.fullmatch(
-        r"Use right: it keeps its promise over all rows and is shown to fall short in none of the \d+ regions looked "
-        r"at; its interval score, which counts width and misses, is very likely between ([\d.]+) % and ([\d.]+) % "
-        r"lower than that of wide, the next\.",
+        r"Use right: it keeps its promise of 90 % over all rows and is shown to fall short in none of the \d+ regions "
+        r"looked at; its interval score, which counts width and misses, is very likely between ([\d.]+) % and "
+        r"([\d.]+) % lower than that of wide, the next\.",
         found.answer,
     )
     assert said
@@ -318,8 +318,8 @@ def test_the_answer_is_honest_where_little_is_known() -> None:
     few = compare(Y[:12], {"right": RIGHT[:12], "wide": WIDE[:12]}, coverage=0.9)
     assert few.best == "right"
     assert few.answer == (
-        "Use right: it is not shown to break its promise over all rows; 12 rows are too few to tell it from wide: give "
-        "30 or more."
+        "Use right: it is not shown to break its promise of 90 % over all rows; 12 rows are too few to tell it from "
+        "wide: give 30 or more."
     )
     upper = {
         name: np.column_stack([np.full(800, -np.inf), bounds[:, 1]])
@@ -348,7 +348,7 @@ def test_calibration_luck_is_no_broken_promise() -> None:
     found = compare(y, methods, many, coverage=0.9, with_excess_risk=False)
     assert found.table["verdict"].tolist() == ["within calibration luck", "undercovers"]
     assert found.best == "CQR"
-    assert found.answer.startswith("Use CQR: its coverage over all rows is within calibration luck and ")
+    assert found.answer.startswith("Use CQR: its coverage over all rows is within calibration luck of the ")
     sentence = summarize(found)["verdict"]["sentence"]
     assert "the difference is within calibration luck for CQR" in sentence
     assert "half as wide breaks it" in sentence

@@ -122,7 +122,7 @@ def test_what_a_model_says_is_readable(outputs: dict[str, list[Any]]) -> None:
     assert certificate["text/plain"].startswith("Coverage 0.9, group-wise, if new rows")
     assert certificate["text/html"].count("<svg ") == 1
     assert shift["text/plain"].startswith("The mix of groups has changed (p = ")
-    assert "The promise in each group stays" in shift["text/html"]
+    assert "If only the mix has changed, each group keeps its promise" in shift["text/html"]
     assert shown(outputs, "calibration")["text/plain"] == "<Calibration: 500 scores ('cqr') in 3 groups, group-wise>"
 
 

@@ -83,8 +83,9 @@ class GroupShift:
         group = "no known group" if row["group"] < 0 else f"group {row['group']:.0f}"
         return (
             f"The mix of groups has changed (p = {self.p_value:.2g}), most of all in {group}: {row['new_share']:.1%} "
-            f"of the new rows, {row['calibration_share']:.1%} of the calibration rows. The promise in each group "
-            "stays; that over all rows may not."
+            f"of the new rows, {row['calibration_share']:.1%} of the calibration rows. If only the mix has "
+            "changed, each group keeps its promise, and that over all rows may not hold. It does not show whether y "
+            "behaves differently: audit labelled rows."
         )
 
     def __repr__(self) -> str:

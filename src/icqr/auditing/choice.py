@@ -20,11 +20,11 @@ FEWEST_COMPARED = 30
 MOST_EXTRA = 2
 #: What a verdict over all rows says of the method to use.
 _OVER_ALL = {
-    HOLDS: "it keeps its promise over all rows",
-    OVER: "it covers more than promised over all rows",
-    LUCK: "its coverage over all rows is within calibration luck",
-    UNKNOWN: "it is not shown to break its promise over all rows",
-    UNDER: "it covers less than promised over all rows",
+    HOLDS: "it keeps its promise of {} over all rows",
+    OVER: "it covers more than the promised {} over all rows",
+    LUCK: "its coverage over all rows is within calibration luck of the promised {}",
+    UNKNOWN: "it is not shown to break its promise of {} over all rows",
+    UNDER: "it covers less than the promised {} over all rows",
 }
 
 
@@ -79,7 +79,7 @@ def choose(audits: dict[str, Audit], scores: dict[str, FloatArray]) -> tuple[str
         compared = "every other method undercovers, does so in more regions, or promises nothing"
     else:
         compared = _compared(best, ranked[1] if best is ranked[0] else ranked[0], pairs)
-    return best.name, f"Use {best.name}: {_kept(best)}; {compared}."
+    return best.name, f"Use {best.name}: {_kept(best, coverage)}; {compared}."
 
 
 def _candidate(name: str, audit: Audit, scores: FloatArray) -> Candidate:
@@ -100,9 +100,9 @@ def _none_holds(candidates: list[Candidate], coverage: float) -> tuple[str, str]
     return best.name, f"{which} the promised {promise(coverage)} over all rows: {closest}; {advice}."
 
 
-def _kept(best: Candidate) -> str:
+def _kept(best: Candidate, coverage: float) -> str:
     """Say how well a method keeps its promise."""
-    kept = _OVER_ALL[best.verdict] if best.promises else f"{_OVER_ALL[best.verdict]}, though it promises nothing"
+    kept = _OVER_ALL[best.verdict].format(promise(coverage)) + (", though it promises nothing" * (not best.promises))
     if not best.n_regions:
         return kept
     regions = "the one region" if best.n_regions == 1 else f"the {best.n_regions} regions"
