@@ -386,8 +386,8 @@ def test_fit_sets_rows_aside_or_not(icqr: Run, method: str, calibration: str) ->
 
 
 IN_TIME = (
-    "note: with rows in time no promise is sure to last: icqr compare --order-by shows how the methods do on the newest "
-    "rows, and icqr recalibrate takes fresh ones\n"
+    "note: with rows in time no promise is sure to last: icqr compare --order-by shows how the methods do on the "
+    "newest rows, and icqr recalibrate takes fresh ones\n"
 )
 
 

@@ -187,8 +187,8 @@ def fit(
         n_newest = int(fitted.calibration_.sizes.sum())
         say(f"Split: the oldest {fitted.n_train_:,} rows train, the newest {n_newest:,} calibrate ({rows.order_by!r}).")
         note(
-            "with rows in time no promise is sure to last: icqr compare --order-by shows how the methods do on the newest "
-            "rows, and icqr recalibrate takes fresh ones"
+            "with rows in time no promise is sure to last: icqr compare --order-by shows how the methods do on the "
+            "newest rows, and icqr recalibrate takes fresh ones"
         )
     elif fresh is not None:
         say(f"Calibration: {fresh} ({int(fitted.calibration_.sizes.sum()):,} rows).")
