@@ -111,6 +111,7 @@ def test_fidelity_is_that_of_the_printed_rule(seed: int) -> None:
     assert described["fidelity"].between(0.2, 1).all()
     for group, (rule, fits) in enumerate(zip(described["rule"], described["fidelity"], strict=True)):
         assert rule.startswith("no simple rule; ") == (fits < 0.5)
+        assert rule.count("(") == rule.count(")")
         assert rule.startswith("roughly ") == (0.5 <= fits < 0.95)
         if fits >= 0.5:
             assert fits == pytest.approx(fidelity(rule.removeprefix("roughly "), X, labels == group))

@@ -295,10 +295,10 @@ def describe_groups(X: Table, labels: IntArray, n_groups: int, weights: FloatArr
             rule, fidelity = features.best_rule(inside)
             differences = features.differences(inside)
             if rule != ALL_ROWS and fidelity < LEAST_ROUGH:
-                rule = f"no simple rule; {differences.split('; ')[0]}"
+                rule = "; ".join(["no simple rule", *differences[:1]])
             elif rule != ALL_ROWS and fidelity < LEAST_FIDELITY:
                 rule = f"roughly {rule}"
-            descriptions.append({"rule": rule, "fidelity": fidelity, "features": differences})
+            descriptions.append({"rule": rule, "fidelity": fidelity, "features": "; ".join(differences)})
         else:
             descriptions.append({"rule": "no rows", "fidelity": 0.0, "features": ""})
     return pd.DataFrame(descriptions).assign(examples=example_rows(X, labels, n_groups, weights))
@@ -401,7 +401,7 @@ class _GroupFeatures:
         best = int(overlaps.argmax())
         return words(simplified(sorted(paths[best])), self.columns), float(overlaps[best])
 
-    def differences(self, inside: BoolArray) -> str:
+    def differences(self, inside: BoolArray) -> list[str]:
         """Return the three features whose mean inside differs most from the mean of all, in standard deviations."""
         mean = self.scaled[inside].mean(axis=0)
         effect = (mean - self.mean) / np.where(self.spread > 1e-12, self.spread, np.inf)
@@ -421,4 +421,4 @@ class _GroupFeatures:
             else:
                 category = self.splits[j].words(self.columns)
                 texts.append(f"{category} in {100 * own[j]:.0f} % (all: {100 * overall[j]:.0f} %)")
-        return "; ".join(texts)
+        return texts
