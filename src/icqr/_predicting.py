@@ -505,7 +505,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         that all rows calibrate; or "none". With `order`, the oldest rows train and the newest calibrate.
         """
         self._check_parameters()
-        if np.ndim(X) == 1 and np.ndim(y) == 2:
+        if getattr(X, "ndim", None) == 1 and getattr(y, "ndim", None) == 2:
             raise ValueError(
                 f"X and y look swapped: X has the shape {np.shape(X)} and y {np.shape(y)}; write fit(X, y), with a "
                 "table X and one number per row in y"

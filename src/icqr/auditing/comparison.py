@@ -158,9 +158,9 @@ def compare(
     >>> result.best
     'right'
     >>> print(result.answer)
-    Use right: it keeps its promise over all rows and is shown to fall short in none of the 1... regions looked at; its
-    interval score, which counts width and misses, is very likely between 1... % and 2... % lower than that of wide, the
-    next.
+    Use right: it keeps its promise of 90 % over all rows and is shown to fall short in none of the 1... regions looked
+    at; its interval score, which counts width and misses, is very likely between 1... % and 2... % lower than that of
+    wide, the next.
     """
     check_not_swapped(y)
     named = named_methods(methods)
