@@ -674,8 +674,11 @@ def test_version_2_is_read_by_every_later_version() -> None:
     assert explained["group"].tolist() == expected["group"]
     np.testing.assert_allclose(explained["promised"], expected["promised"])
     assert model.groups_["rule"].tolist() == expected["rules"]
+    with pytest.raises(ValueError, match=r"an older file; call calibrate\(X, y\) with fresh rows"):
+        model.predict_distribution(X)  # the file was written before there were distributions
     X_new, y_new = pd.concat([X] * 10), np.tile(expected["median"], 10)
     assert model.calibrate(X_new, y_new).predict_interval(X).shape == (len(X), 2)
+    assert np.isfinite(model.predict_distribution(X).median()).all()
 
 
 # -- Signatures ------------------------------------------------------------------------------------------------------
@@ -1009,6 +1012,10 @@ UNSOUND: dict[str, tuple[Change, str]] = {
     "coverage": (setting("model.coverage", 90), "between 0 and 1"),
     "guarantee": (setting("model.calibration_.guarantee", 2**31), "the model does not work"),
     "distances": (setting_array("model.calibration_.novelty.distances.0", "", 0, 1e9), "distances must be sorted"),
+    "signed scores": (
+        setting_array("model.calibration_.signed.values.0", "", 0, 1e9),
+        "signed scores must be sorted",
+    ),
     "stand-in": (
         lambda schema, files: node_at(schema, "model")["content"]["content"]["columns_"].update(
             __class__="read_pickle"

@@ -5,6 +5,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from icqr.auditing import audit, compare, plan
+    from icqr.distribution import PredictiveDistribution
     from icqr.importance import PermutationImportance
     from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
     from icqr.persistence import load, save
@@ -24,6 +25,7 @@ __all__ = [
     "KMeansPartition",
     "Naive",
     "PermutationImportance",
+    "PredictiveDistribution",
     "QuantileModel",
     "ResidualQuantiles",
     "ScorePartition",
@@ -41,6 +43,7 @@ __all__ = [
 # and `icqr --help` and shell completion should not have to wait for them.
 _HOMES = {
     "auditing": ("audit", "compare", "plan"),
+    "distribution": ("PredictiveDistribution",),
     "importance": ("PermutationImportance",),
     "partition": ("GroupPartition", "KMeansPartition", "ScorePartition", "WholePartition"),
     "persistence": ("load", "save"),

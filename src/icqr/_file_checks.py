@@ -58,7 +58,7 @@ _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 CLASSES = {
     "icqr.centres": "CrossFitted FittedOnce Mixture SmoothRidge",
     "icqr.calibration": "Calibration NoCalibration SelectedCalibration",
-    "icqr.conformity": "Conformity",
+    "icqr.conformity": "Conformity SignedScores",
     "icqr.cross": "CrossCalibration FoldModels",
     "icqr.importance": "PermutationImportance",
     "icqr.neural": "QuantileNetwork",
@@ -398,6 +398,11 @@ def check_model(model: Any) -> None:
     if novelty is not None:
         numbers.add(len(novelty.distances))
         sorted_arrays += [("distances", 1, distances) for distances in novelty.distances]
+    if calibration.signed is not None:
+        numbers.add(len(calibration.signed.values) - 1)
+        sorted_arrays += [("signed scores", 1, values) for values in calibration.signed.values]
+        if (calibration.signed.folds is not None) != isinstance(calibration, CrossCalibration):
+            raise ModelFileError("signed scores must have folds after cross-calibration, and only then")
     if len(numbers) > 1:
         raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
     for name, n_axes, values in sorted_arrays:
@@ -405,7 +410,10 @@ def check_model(model: Any) -> None:
             raise ModelFileError(f"the calibration {name} must be sorted numbers in each group")
     if isinstance(calibration, CrossCalibration):
         n_models = len(getattr(model.model_, "models_", ()))
-        for folds, scores in zip(calibration.folds, calibration.scores, strict=True):
+        pairs = [*zip(calibration.folds, calibration.scores, strict=True)]
+        if calibration.signed is not None:
+            pairs += zip(calibration.signed.folds or (), calibration.signed.values, strict=True)
+        for folds, scores in pairs:
             in_range = folds.dtype.kind == "i" and folds.min(initial=0) >= 0 and folds.max(initial=0) < n_models
             if folds.shape != scores.shape or not in_range:
                 raise ModelFileError(

@@ -45,8 +45,9 @@ from icqr.calibration import (
     too_few_rows,
 )
 from icqr.collapse import find_collapse
-from icqr.conformity import CONFORMITIES, SIDES, TIES, Conformity, width_floor
+from icqr.conformity import CONFORMITIES, SIDES, SMALLEST, TIES, Conformity, SignedScores, width_floor
 from icqr.cross import CrossCalibration, FoldModels, models_of
+from icqr.distribution import PredictiveDistribution
 from icqr.metrics import interval_score, pinball_loss
 from icqr.novelty import GroupShift, Novelty, group_shift
 from icqr.quantiles import PointModel, QuantileModel, bare, fit_quantiles, is_prefit
@@ -185,6 +186,41 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                     offsets = just_below(offsets, is_open[place][block])
                 intervals[place, block] = self.conformity_.intervals(bounds[block], offsets)
         return np.moveaxis(intervals, 0, 2) if is_list(coverage) else intervals[0]
+
+    def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
+        """Predict the whole distribution of y in each row, calibrated in the row's group.
+
+        Parameters
+        ----------
+        X : table
+            Rows to predict.
+
+        Returns
+        -------
+        PredictiveDistribution
+            One object for all rows: `sf(limit)`, `cdf(y)`, `ppf(levels)`, `interval(coverage)`, `sample(n)` and more.
+
+        Examples
+        --------
+        >>> from icqr import CQR
+        >>> from icqr.datasets import make_heteroscedastic
+        >>> X, y = make_heteroscedastic(500, random_state=0, return_X_y=True)
+        >>> CQR(random_state=0).fit(X, y).predict_distribution(X[:3]).sf(2.0).round(2)
+        array([0.05, 0.35, 0.12])
+        """
+        check_is_calibrated(self)
+        calibration, index = self.calibration_, X.index if isinstance(X, pd.DataFrame) else None
+        if calibration.signed is None:
+            raise ValueError(
+                "this calibration has no signed scores, of which distributions are made: it comes from blocks, from "
+                "scores of your own, or from an older file; call calibrate(X, y) with fresh rows, which keeps them"
+            )
+        X = self._check_table(X)
+        groups = self._groups_of(X)
+        small = calibration.check_small(self.coverage, groups)
+        each = self._bounds_by_fold(X)[0] if isinstance(calibration, CrossCalibration) else self._bounds(X)[0][None]
+        scores = calibration.signed.for_small(small, self.small_groups)
+        return PredictiveDistribution(self.conformity_, scores, each, groups, index)
 
     def explain(self, X: ArrayLike, coverage: float | None = None) -> pd.DataFrame:
         """Explain for each row how its interval came about and what is promised.
@@ -364,15 +400,18 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._calibrate(self._check_rows(X, y), self._fresh_guarantee)
 
     def _count_crossings_and_set_floor(self, train: Rows) -> FloatArray:
-        """Count the training rows whose quantiles had to be sorted, and learn the floor of scaled scores' divisors.
+        """Count the training rows whose quantiles had to be sorted, and learn the floor of the scores' divisors.
 
         Return the rows' (n, 3) bounds. In cross-calibration these rows calibrate too, but the floor is so small that it
         counts only where bounds nearly meet.
         """
         bounds, crossed = self._bounds(train.X)
         self.n_crossed_["train"] = int(crossed.sum())
-        if self.conformity != "cqr":
-            self.conformity_ = replace(self.conformity_, floor=width_floor(self.conformity_.widths(bounds)))
+        # A fitted model may have no training rows at all. The floor must not be learned from calibration rows, so it is
+        # then as small as can be.
+        has_none = self.conformity == "cqr" and is_prefit(self.estimator)
+        floor = SMALLEST if has_none else width_floor(self.conformity_.widths(bounds))
+        self.conformity_ = replace(self.conformity_, floor=floor)
         return bounds
 
     def _notice_collapse(self, train: Rows, bounds: FloatArray, seed: int, params: Mapping[str, Any]) -> None:
@@ -420,7 +459,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if hasattr(self.partition_, "distance"):
             novelty = Novelty.of(self.partition_.distance(rows.X), groups, self.n_groups_)
         calibration = Calibration.from_scores(
-            self.conformity_, scores, groups, self.n_groups_, self.small_groups, guarantee, novelty
+            self.conformity_,
+            scores,
+            groups,
+            self.n_groups_,
+            self.small_groups,
+            guarantee,
+            novelty,
+            SignedScores.of(self.conformity_.signed_scores(bounds, rows.y), groups, self.n_groups_),
         )
         calibration.offset_table(self.coverage, np.arange(self.n_groups_))  # warn or raise now if groups are too small
         self.n_crossed_ = {**self.n_crossed_, "calibration": int(crossed.sum())}
@@ -444,6 +490,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             self.small_groups,
             guarantee,
             novelty,
+            SignedScores.of(
+                self.conformity_.signed_scores(bounds, rows.y), groups, self.n_groups_, self.model_.fold_of_
+            ),
         )
         self.calibration_.check_small(self.coverage, np.arange(self.n_groups_))
         return self

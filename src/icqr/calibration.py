@@ -17,7 +17,7 @@ from scipy import stats
 from icqr._messages import warn
 from icqr._notebook import promises, shown
 from icqr._tables import FloatArray, IntArray
-from icqr.conformity import Conformity
+from icqr.conformity import Conformity, SignedScores
 from icqr.novelty import Novelty
 
 __all__ = ["Calibration", "Certificate", "conformal_quantile", "conformal_rank"]
@@ -236,6 +236,8 @@ class Calibration:
         What holds in the groups that are large enough.
     novelty : Novelty, optional
         The calibration rows' distances from their group's centre, to compare new rows with.
+    signed : SignedScores, optional
+        The scores that predictive distributions are made of.
 
     Examples
     --------
@@ -250,6 +252,7 @@ class Calibration:
     small_groups: str = "error"
     guarantee: str = "marginal"
     novelty: Novelty | None = None
+    signed: SignedScores | None = None
 
     @classmethod
     def from_scores(
@@ -261,9 +264,11 @@ class Calibration:
         small_groups: str = "error",
         guarantee: str = "marginal",
         novelty: Novelty | None = None,
+        signed: SignedScores | None = None,
     ) -> Calibration:
         """Sort (n, sides) scores by group. Rows with other labels than 0 to `n_groups` - 1 belong to no known group."""
-        return Calibration(conformity, sort_by_group(scores, labels, n_groups), small_groups, guarantee, novelty)
+        by_group = sort_by_group(scores, labels, n_groups)
+        return Calibration(conformity, by_group, small_groups, guarantee, novelty, signed)
 
     def __repr__(self) -> str:
         sizes = self.sizes[:-1]
@@ -300,6 +305,14 @@ class Calibration:
         table = np.full((len(self.scores), 2), np.nan)
         table[groups] = self._offsets_at(coverage, groups, ranks, small)
         return table
+
+    def check_small(self, coverage: float | Fraction, labels: IntArray) -> NDBool:
+        """Return which groups are too small; raise or warn if rows with these labels are in one."""
+        small, present = self.too_small(coverage), np.zeros(len(self.scores), dtype=np.bool_)
+        present[labels] = True
+        if (small & present).any():
+            self._answer_small(coverage, np.flatnonzero(small & present))
+        return small
 
     def closed_shares(self, coverage: float | Fraction) -> FloatArray:
         """Return (groups + 1, 2) shares of rows whose interval contains scores equal to the offset; see `closed_share`.

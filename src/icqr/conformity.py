@@ -11,18 +11,20 @@ bounds inwards. This loses no y: a score, rounded up, is at most the offset just
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from icqr._tables import FloatArray
+from icqr._tables import FloatArray, IntArray
 
+T = TypeVar("T", bound=np.generic)
 CONFORMITIES = ("cqr", "cqr-r", "cqr-m")
 SIDES = ("both", "lower", "upper")
 TIES = ("covered", "random")
 LARGEST = float(np.finfo(np.float64).max)
-_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 _OUTWARDS = np.array([-1.0, 1.0])  # the directions in which the lower and the upper bound move
 
 
@@ -40,7 +42,7 @@ class Conformity:
         Which bounds there are. With one bound there is no width, so both scaled scores divide by its distance to the
         median.
     floor : float
-        Smallest divisor of the scaled scores.
+        Smallest divisor of the scaled scores and of the signed ones.
     y_min, y_max : float
         Known limits of y; intervals are clipped to them.
     ties : {"covered", "random"}
@@ -118,12 +120,81 @@ class Conformity:
         # For a coverage below 0.5, a single bound lies on the other side of the median: hence the absolute value.
         return np.asarray(np.abs(np.column_stack([below, above])))
 
+    def distances(self, bounds: FloatArray) -> FloatArray:
+        """Return (n, 2) divisors of the signed scores: how far the bounds are from the median, below and above it."""
+        # With one side, its bound's distance serves both; `Naive` has no distances, and its floor is 1.
+        return np.clip(replace(self, kind="cqr-m").widths(bounds), self.floor, LARGEST)
+
+    def signed_scores(self, bounds: FloatArray, y: FloatArray) -> FloatArray:
+        """Return how far y lies above the median, over that side's distance; below the median it is negative.
+
+        Examples
+        --------
+        >>> Conformity().signed_scores(np.array([[0.0, 2.0, 6.0]]), np.array([5.0]))
+        array([0.75])
+        """
+        return signed_scores(bounds[:, 1], self.distances(bounds), y)
+
+
+@dataclass(frozen=True)
+class SignedScores:
+    """The signed scores of each group, sorted: what a predictive distribution is made of.
+
+    Parameters
+    ----------
+    values : tuple of arrays
+        Each group's scores. The last entry is for rows of no known group.
+    folds : tuple of arrays, optional
+        After cross-calibration, the fold of each score.
+
+    Examples
+    --------
+    >>> SignedScores.of(np.array([0.5, -1.0, 2.0]), np.array([0, 0, -1]), 1).values
+    (array([-1. ,  0.5]), array([2.]))
+    """
+
+    values: tuple[FloatArray, ...]
+    folds: tuple[IntArray, ...] | None = None
+
+    @classmethod
+    def of(cls, scores: FloatArray, labels: IntArray, n_groups: int, fold_of: IntArray | None = None) -> Self:
+        """Sort the scores by group. Rows with other labels than 0 to `n_groups` - 1 belong to no known group."""
+        known = np.where((labels >= 0) & (labels < n_groups), labels, n_groups)
+        order = np.lexsort((scores, known))
+        ends = np.cumsum(np.bincount(known, minlength=n_groups + 1))[:-1]
+        folds = None if fold_of is None else tuple(np.split(fold_of[order], ends))
+        return cls(tuple(np.split(scores[order], ends)), folds)
+
+    def for_small(self, small: NDArray[np.bool_], small_groups: str) -> SignedScores:
+        """Return the scores that rows of each group get, where these groups are too small.
+
+        "pooled": they get the scores of all rows. Otherwise they keep their own; rows of no known group have none.
+        """
+        if small_groups != "pooled":
+            folds = None if self.folds is None else (*self.folds[:-1], self.folds[-1][:0])
+            return SignedScores((*self.values[:-1], self.values[-1][:0]), folds)
+        pooled = np.concatenate(self.values)
+        order = np.argsort(pooled, kind="stable")
+
+        def chosen(own: tuple[NDArray[T], ...]) -> tuple[NDArray[T], ...]:
+            everything = np.concatenate(own)[order]
+            return tuple(everything if is_small else mine for mine, is_small in zip(own, small, strict=True))
+
+        return SignedScores(chosen(self.values), None if self.folds is None else chosen(self.folds))
+
+
+def signed_scores(median: FloatArray, distances: FloatArray, y: FloatArray) -> FloatArray:
+    """Return the signed scores of y around these medians; see `Conformity.signed_scores`."""
+    with np.errstate(over="ignore"):
+        scores = (y - median) / np.where(y < median, distances[:, 0], distances[:, 1])
+    return np.asarray(np.clip(scores, -LARGEST, LARGEST))
+
 
 def width_floor(widths: FloatArray) -> float:
     """Return the smallest divisor of scaled scores: 1e-3 of the median width (if 0, of the mean; if 0 too, 1)."""
     with np.errstate(over="ignore"):
         typical = np.median(widths) or np.mean(widths)
-    return max(1e-3 * min(float(typical), LARGEST), _SMALLEST) if typical > 0 else 1.0
+    return max(1e-3 * min(float(typical), LARGEST), SMALLEST) if typical > 0 else 1.0
 
 
 # -- Arithmetic that rounds in one direction --------------------------------------------------------------------------

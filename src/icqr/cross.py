@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 
 from icqr._tables import FloatArray, IntArray, Table
 from icqr.calibration import Calibration, Certificate, conformal_rank, offset_level
-from icqr.conformity import Conformity
+from icqr.conformity import Conformity, SignedScores
 from icqr.novelty import Novelty
 from icqr.quantiles import PointModel, QuantileModel, cross_fit
 
@@ -140,6 +140,7 @@ class CrossCalibration(Calibration):
         small_groups: str = "error",
         guarantee: str = CROSS,
         novelty: Novelty | None = None,
+        signed: SignedScores | None = None,
     ) -> CrossCalibration:
         """Sort (n, sides) scores by group, with their folds; the last group is that of rows of no known group."""
         places = np.where((labels >= 0) & (labels < n_groups), labels, n_groups)
@@ -149,7 +150,7 @@ class CrossCalibration(Calibration):
             order = np.argsort(scores[rows], axis=0, kind="stable")
             sorted_scores.append(np.take_along_axis(scores[rows], order, axis=0))
             folds.append(fold_of[rows][order])
-        return cls(conformity, tuple(sorted_scores), small_groups, guarantee, novelty, folds=tuple(folds))
+        return cls(conformity, tuple(sorted_scores), small_groups, guarantee, novelty, signed, folds=tuple(folds))
 
     def intervals(self, each: FloatArray, labels: IntArray, coverage: float | Fraction) -> FloatArray:
         """Return (n, 2) intervals from (folds, n, 3) bounds and the rows' groups."""
@@ -178,14 +179,6 @@ class CrossCalibration(Calibration):
             "after cross-calibration a group has no one offset: each row's interval comes from the bounds of several "
             "models; use predict_interval or explain, or calibrate(X, y) with fresh rows, which gives offsets"
         )
-
-    def check_small(self, coverage: float | Fraction, labels: IntArray) -> NDArray[np.bool_]:
-        """Return which groups are too small; raise or warn if rows with these labels are in one."""
-        small, present = self.too_small(coverage), np.zeros(len(self.scores), dtype=np.bool_)
-        present[labels] = True
-        if (small & present).any():
-            self._answer_small(coverage, np.flatnonzero(small & present))
-        return small
 
     def _ends(
         self, each: FloatArray, scores: FloatArray, folds: IntArray, coverage: float | Fraction | None

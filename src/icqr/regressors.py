@@ -32,6 +32,7 @@ from icqr._rules import describe_groups, describe_partition
 from icqr._tables import Features, FloatArray, Table
 from icqr.calibration import Calibration, NoCalibration, bounds_from_quantiles, quantile_levels, rows_needed
 from icqr.cross import CROSS, CROSS_APPROXIMATE, FoldModels, models_of
+from icqr.distribution import PredictiveDistribution
 from icqr.importance import FEWEST_ROWS, PermutationImportance, leak_alarm, median_absolute_error
 from icqr.partition import GroupPartition, KMeansPartition, Partition, ScorePartition, WholePartition
 from icqr.quantiles import PointModel, QuantileModel, as_quantile_model, bare, cross_fit, fit_quantiles, is_prefit
@@ -232,6 +233,10 @@ class QR(IntervalRegressor):
         return self
 
     def calibrate(self, X: object, y: object) -> Self:
+        """Raise an error: quantile regression has no calibration."""
+        raise ValueError(NO_CALIBRATION)
+
+    def predict_distribution(self, X: object) -> PredictiveDistribution:
         """Raise an error: quantile regression has no calibration."""
         raise ValueError(NO_CALIBRATION)
 
