@@ -52,6 +52,34 @@ def with_coverage(rng: np.random.Generator, probability: Any) -> tuple[Any, Any]
 # By hand
 
 
+def test_crps_by_hand_and_as_an_integral() -> None:
+    assert m.crps([3.0], [[1.0]]) == 2.0  # one point: the absolute error
+    assert m.crps([1.0, 1.0], [[0.0, 2.0], [1.0, 1.0]], sample_weight=[1, 3]) == 0.125
+    rng = np.random.default_rng(0)
+    y, points = rng.normal(size=20), rng.normal(size=(20, 30))
+    grid = np.linspace(-6, 6, 24_001)
+    shares = (points[:, :, None] <= grid).mean(axis=1)
+    integral = ((shares - (y[:, None] <= grid)) ** 2).sum(axis=1) * (grid[1] - grid[0])
+    assert m.crps(y, points) == pytest.approx(integral.mean(), rel=1e-3)
+    with pytest.raises(ValueError, match=r"points must have the shape \(n, m\)"):
+        m.crps([1.0], [1.0])
+    with pytest.raises(ValueError, match="points must be finite, got one that is not in row 0"):
+        m.crps([1.0], [[INF, 0.0]])
+
+
+def test_pit_deviation_by_hand() -> None:
+    table = m.pit_deviation([0.5, 0.2, 0.7], groups=["b", "a", "a"])
+    assert table["n"].to_dict() == {"a": 2, "b": 1}
+    assert table["deviation"].to_dict() == pytest.approx({"a": 0.3, "b": 0.5})
+    rng = np.random.default_rng(0)
+    below = [m.pit_deviation(rng.uniform(size=100))["p_value"].item() < 0.05 for _ in range(400)]
+    assert 8 <= sum(below) <= 36  # 20 expected
+    with pytest.raises(ValueError, match="pit must hold numbers from 0 to 1"):
+        m.pit_deviation([0.5, np.nan])
+    with pytest.raises(ValueError, match="groups must have a label for each of 1 rows"):
+        m.pit_deviation([0.5], groups=[])
+
+
 def test_coverage_and_width_by_hand() -> None:
     assert m.coverage_score(Y, INTERVALS) == 0.75
     assert m.coverage_score(Y, INTERVALS, sample_weight=[1, 2, 1, 0]) == 0.5

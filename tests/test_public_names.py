@@ -88,6 +88,7 @@ MODULES = (
     "calibration",
     "dask",
     "datasets",
+    "distribution",
     "metrics",
     "neural",
     "persistence",

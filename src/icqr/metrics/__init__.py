@@ -25,6 +25,7 @@ from icqr.metrics.marginal import (
     pinball_loss,
     width_summary,
 )
+from icqr.metrics.probabilistic import crps, pit_deviation
 
 __all__ = [
     "WorstSlab",
@@ -33,12 +34,14 @@ __all__ = [
     "coverage_gap",
     "coverage_score",
     "coverage_width_correlation",
+    "crps",
     "excess_risk",
     "hsic",
     "interval_iou",
     "interval_score",
     "mean_width",
     "pinball_loss",
+    "pit_deviation",
     "size_stratified_coverage",
     "width_summary",
     "worst_slab_coverage",
