@@ -684,6 +684,24 @@ def test_categories_that_the_model_does_not_know_are_named(icqr: Run, model_file
     assert said in icqr("recalibrate", model_file, "new.csv", "--target", "price", "--out", "fresh.icqr").err
 
 
+def test_predict_adds_quantiles_and_probabilities(icqr: Run, model_file: str) -> None:
+    write(NEW, Path("new.csv"))
+    asked = ("--quantiles", "0.1,0.5,0.9", "--above", "350", "--below", "99.5")
+    assert icqr("predict", model_file, "new.csv", *asked, "--coverage", "0.5", "--out", "all.csv").code == 0
+    written, distribution = pd.read_csv("all.csv"), load(model_file).predict_distribution(NEW[["size", "region"]])
+    assert written.columns[-5:].tolist() == ["quantile_0.1", "quantile_0.5", "quantile_0.9", "above_350", "below_99.5"]
+    np.testing.assert_allclose(written.iloc[:, -5:-2], distribution.ppf([0.1, 0.5, 0.9]))
+    np.testing.assert_allclose(written["above_350"], distribution.sf(350))
+    np.testing.assert_allclose(written["below_99.5"], distribution.cdf(99.5))
+
+
+@pytest.mark.parametrize("levels", ["10", "0.1;0.5", "", "nan"])
+def test_quantile_levels_that_are_none_are_refused(icqr: Run, model_file: str, levels: str) -> None:
+    result = icqr("predict", model_file, "new.csv", "--quantiles", levels)
+    assert result.code == 2
+    assert "levels must be numbers between 0 and 1" in result.err
+
+
 def test_many_categories_are_explained_and_rare_ones_are_known(icqr: Run) -> None:
     rng = np.random.default_rng(0)
     shops = pd.DataFrame({"shop": [f"s{j}" for j in [*range(600), *rng.integers(600, size=900)]]})

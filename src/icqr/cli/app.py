@@ -228,6 +228,13 @@ def predict(
         bool,
         options.flag("--explain", "Add calibration rows, rank, offsets, kind of guarantee, novelty and more."),
     ] = False,
+    quantiles: options.Quantiles = None,
+    above: Annotated[
+        float | None, option("LIMIT", "Add the probability of more than this, as a column above_LIMIT.")
+    ] = None,
+    below: Annotated[
+        float | None, option("LIMIT", "Add the probability of this or less, as a column below_LIMIT.")
+    ] = None,
     keep: Annotated[
         list[str] | None, option("COL", "Copy this column of DATA, for example an id. Repeat it for more.")
     ] = None,
@@ -241,7 +248,10 @@ def predict(
     """
     kept = keep or []
     coverages: list[float | None] = [None] if not coverage else [*dict.fromkeys(coverage)]
+    has_probabilities = quantiles is not None or above is not None or below is not None
     if engine.is_dask(text_format):
+        if has_probabilities:
+            raise ValueError("--quantiles, --above and --below are not possible with --engine dask; use --engine local")
         from icqr.cli.on_dask import predict_on_dask
 
         with progress() as show:
@@ -263,7 +273,8 @@ def predict(
         X = models.features_of(fitted, table, kept, "--keep")
         show(f"Predicting {len(X):,} rows")
         explained = [fitted.explain(X, level) for level in coverages]
-        predicted = models.predicted_columns(explained, coverages, explain, kept)
+        probabilities = models.probabilities(fitted, X, quantiles, above, below) if has_probabilities else None
+        predicted = models.predicted_columns(explained, coverages, explain, kept, probabilities)
         models.note_novelty(explained[0]["novelty"], int(fitted.calibration_.sizes.sum()))
         show("Writing the intervals")
         models.write_table(pd.concat([table.kept[kept], predicted], axis=1), out)

@@ -47,6 +47,8 @@ LIBRARIES: dict[ModelName, tuple[str, str, str]] = {
 TABLE_ENDINGS = (".parquet", ".feather", ".csv", ".csv.gz", ".jsonl")
 PREDICTED = ["lower", "median", "upper", "group", "promised"]
 _AT_ANY_COVERAGE = ("group", "n", "novelty", "median", "crossed")
+#: The columns of --quantiles, --above and --below.
+_PROBABILITY = re.compile(r"(quantile|above|below)_-?[\d.]+(e[+-]\d+)?")
 #: Of rows like the calibration rows, this share has a novelty of no more: it is a p-value.
 _NOVEL = 0.05
 _MOST_GROUPS = 50  # as many as K-means makes
@@ -238,7 +240,11 @@ def note_novelty(novelty: pd.Series[Any], n_calibration: int) -> None:
 
 
 def predicted_columns(
-    explained: Sequence[pd.DataFrame], coverages: Sequence[float | None], all_columns: bool, kept: Sequence[str]
+    explained: Sequence[pd.DataFrame],
+    coverages: Sequence[float | None],
+    all_columns: bool,
+    kept: Sequence[str],
+    probabilities: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return what to write of what `explain` gives at each coverage, or say why columns can't be kept beside it."""
     parts = [each if all_columns else each[PREDICTED] for each in explained]
@@ -248,18 +254,31 @@ def predicted_columns(
         common = [name for name in parts[0] if name in _AT_ANY_COVERAGE]
         apart = [part.drop(columns=common).add_suffix(end) for part, end in zip(parts, ends, strict=True)]
         parts = [parts[0][common], *apart]
-    predicted = pd.concat(parts, axis=1)
+    predicted = pd.concat(parts if probabilities is None else [*parts, probabilities], axis=1)
     twice = [name for name in kept if name in predicted.columns or kept.count(name) > 1]
     if twice:
         raise ValueError(f"--keep: there would be two columns {twice[0]!r}; rename yours, or leave it out")
     return predicted
 
 
+def probabilities(
+    model: IntervalRegressor, X: Any, quantiles: str | None, above: float | None, below: float | None
+) -> pd.DataFrame:
+    """Return the columns that --quantiles, --above and --below ask for."""
+    distribution = model.predict_distribution(X)
+    table = distribution.to_frame([] if quantiles is None else [float(level) for level in quantiles.split(",")])
+    if above is not None:
+        table[f"above_{above:.15g}"] = distribution.sf(above)
+    if below is not None:
+        table[f"below_{below:.15g}"] = distribution.cdf(below)
+    return table
+
+
 def written_by_predict(columns: Iterable[str]) -> set[str]:
     """Return which columns `icqr predict` wrote, at one coverage or several."""
     stems = {name: re.sub(r"_0\.\d+$", "", name) for name in columns}
     known = next((known for known in (EXPLAINED, PREDICTED) if {*known} <= {*stems.values()}), ())
-    return {name for name, stem in stems.items() if stem in known}
+    return {name for name, stem in stems.items() if stem in known or (known and _PROBABILITY.fullmatch(name))}
 
 
 # -- Words -----------------------------------------------------------------------------------------------

@@ -48,6 +48,20 @@ def check_coverage(coverage: Coverages) -> Coverages:
     return coverage
 
 
+def check_levels(levels: str | None) -> str | None:
+    """Refuse quantile levels that are none."""
+    for level in [] if levels is None else levels.split(","):
+        try:
+            is_level = 0 < float(level) < 1
+        except ValueError:
+            is_level = False
+        if not is_level:
+            raise typer.BadParameter(
+                f"levels must be numbers between 0 and 1 with commas between them, got {levels!r}; pass 0.1,0.5,0.9"
+            )
+    return levels
+
+
 _METHOD = "Method"  # a panel of the help
 _DATA_HELP = (
     "A CSV, Parquet, Feather or JSON lines file, which may be packed by gzip; - for standard input; several Parquet "
@@ -58,6 +72,12 @@ DataOrNothing = Annotated[str | None, typer.Argument(metavar="DATA", help=_DATA_
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model, as icqr fit wrote it.")]
 AsJson = Annotated[bool, flag("--json", "Print one JSON document instead of tables and sentences.")]
 
+Quantiles = Annotated[
+    str | None,
+    option(
+        "LEVELS", "Add quantiles, for example 0.1,0.5,0.9, as columns quantile_0.1 and so on.", callback=check_levels
+    ),
+]
 Target = Annotated[str | None, option("COL", "The column to predict. A data set from icqr datasets has its own.")]
 DropMissing = Annotated[bool, flag("--drop-missing", "Leave out the rows whose target is missing.")]
 Coverage = Annotated[
