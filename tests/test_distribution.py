@@ -28,9 +28,12 @@ SMALL = HistGradientBoostingRegressor(max_iter=15)
 
 
 def known_bounds(coverage: float = 0.5) -> Any:
-    """Bounds that need no fit: the median is the first column, 1 below it and 2 above it are the bounds."""
+    """Bounds that need no fit: the median is the first column; scores count in 1 below it and in 2 above it.
+
+    The bounds are 0.5 and 2.5 away, 1.5 on average, and each side's scale is halfway between the two.
+    """
     levels = (0.5 - coverage / 2, 0.5, 0.5 + coverage / 2)
-    return prefit(lower=lambda X: X[:, 0] - 1, median=lambda X: X[:, 0], upper=lambda X: X[:, 0] + 2, levels=levels)
+    return prefit(lower=lambda X: X[:, 0] - 0.5, median=lambda X: X[:, 0], upper=lambda X: X[:, 0] + 2.5, levels=levels)
 
 
 @lru_cache
@@ -277,9 +280,10 @@ def test_after_cross_calibration_points_come_from_the_model_of_each_fold() -> No
     own = model.model_.out_of_fold_
     points = np.empty((len(new), len(X)))
     for i, fold in enumerate(model.model_.fold_of_):
-        below, above = own[i, 1] - own[i, 0], own[i, 2] - own[i, 1]
-        t = (y[i] - own[i, 1]) / (below if y[i] < own[i, 1] else above)
-        scale = median[fold] - lower[fold] if t < 0 else upper[fold] - median[fold]
+        half = (own[i, 2] - own[i, 0]) / 2
+        t = (y[i] - own[i, 1]) / ((half + (own[i, 1] - own[i, 0] if y[i] < own[i, 1] else own[i, 2] - own[i, 1])) / 2)
+        distance = median[fold] - lower[fold] if t < 0 else upper[fold] - median[fold]
+        scale = ((upper[fold] - lower[fold]) / 2 + distance) / 2
         points[:, i] = median[fold] + t * scale
     points.sort(axis=1)
     distribution = model.predict_distribution(new)

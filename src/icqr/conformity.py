@@ -121,17 +121,22 @@ class Conformity:
         return np.asarray(np.abs(np.column_stack([below, above])))
 
     def distances(self, bounds: FloatArray) -> FloatArray:
-        """Return (n, 2) divisors of the signed scores: how far the bounds are from the median, below and above it."""
-        # With one side, its bound's distance serves both; `Naive` has no distances, and its floor is 1.
-        return np.clip(replace(self, kind="cqr-m").widths(bounds), self.floor, LARGEST)
+        """Return (n, 2) divisors of the signed scores, below and above the median.
+
+        Each is halfway between that side's distance from the median to the bound and the mean of both sides. A
+        predicted median is often too near one bound, and the distance alone would then be a poor scale. With one side,
+        its bound's distance serves both; `Naive` has no distances, and its floor is 1.
+        """
+        sides = np.clip(replace(self, kind="cqr-m").widths(bounds), 0, LARGEST)
+        return np.clip(sides / 2 + sides[:, :1] / 4 + sides[:, 1:] / 4, self.floor, LARGEST)
 
     def signed_scores(self, bounds: FloatArray, y: FloatArray) -> FloatArray:
-        """Return how far y lies above the median, over that side's distance; below the median it is negative.
+        """Return how far y lies above the median, over that side's scale; below the median it is negative.
 
         Examples
         --------
-        >>> Conformity().signed_scores(np.array([[0.0, 2.0, 6.0]]), np.array([5.0]))
-        array([0.75])
+        >>> Conformity().signed_scores(np.array([[0.0, 2.0, 8.0]]), np.array([7.0]))
+        array([1.])
         """
         return signed_scores(bounds[:, 1], self.distances(bounds), y)
 

@@ -1,7 +1,7 @@
 """Predictive distributions: the whole distribution of y in each row, calibrated in the row's group.
 
-A calibration row's signed score says how far y lay above or below the median, in that row's own scale: the distance
-from the median to the bound on that side. The n sorted scores of a group, put back into the scale of a new row, are n
+A calibration row's signed score says how far y lay above or below the median, in that row's own scale on that
+side, which comes from the row's bounds. The n sorted scores of a group, put back into the scale of a new row, are n
 points that cut the line into n + 1 intervals. If the new row comes from where the calibration rows came from, y falls
 into each of them with probability 1 / (n + 1): a conformal predictive system (Vovk et al. 2019), one for each group.
 
@@ -408,4 +408,4 @@ def _ppf(law: _Law, levels: FloatArray) -> FloatArray:
 
 def _gaps(n: int) -> FloatArray:
     """Return the weights with which n sorted points add up to the sum of the distances of all pairs."""
-    return np.arange(1.0 - n, n, 2.0)
+    return np.arange(1.0 - n, n, 2.0, dtype=np.float64)
