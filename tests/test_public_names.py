@@ -91,6 +91,7 @@ MODULES = (
     "distribution",
     "metrics",
     "neural",
+    "online",
     "persistence",
     "plots",
     "reporting",

@@ -7,6 +7,7 @@ if typing.TYPE_CHECKING:
     from icqr.auditing import audit, compare, plan
     from icqr.distribution import PredictiveDistribution
     from icqr.importance import PermutationImportance
+    from icqr.online import Monitor
     from icqr.partition import GroupPartition, KMeansPartition, ScorePartition, WholePartition
     from icqr.persistence import load, save
     from icqr.quantiles import QuantileModel, prefit
@@ -23,6 +24,7 @@ __all__ = [
     "AutoICQR",
     "GroupPartition",
     "KMeansPartition",
+    "Monitor",
     "Naive",
     "PermutationImportance",
     "PredictiveDistribution",
@@ -45,6 +47,7 @@ _HOMES = {
     "auditing": ("audit", "compare", "plan"),
     "distribution": ("PredictiveDistribution",),
     "importance": ("PermutationImportance",),
+    "online": ("Monitor",),
     "partition": ("GroupPartition", "KMeansPartition", "ScorePartition", "WholePartition"),
     "persistence": ("load", "save"),
     "quantiles": ("QuantileModel", "prefit"),
