@@ -103,7 +103,7 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 # -- Help ------------------------------------------------------------------------------------------------
 
-COMMANDS = ("compare", "fit", "predict", "recalibrate", "audit", "inspect", "plan", "datasets")
+COMMANDS = ("compare", "fit", "predict", "recalibrate", "watch", "audit", "inspect", "plan", "datasets")
 
 
 def test_help_lists_the_commands_and_the_exit_codes(icqr: Run) -> None:

@@ -12,8 +12,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import QuantileRegressor
 
-from icqr import CQR, ICQR, QR, GroupPartition, Monitor, Naive, prefit
+from icqr import CQR, ICQR, QR, GroupPartition, Monitor, Naive, save
+from icqr.cli import main
 from icqr.online import FIXED, LUCK, NOTHING
 
 Predictions = pd.DataFrame
@@ -33,10 +37,9 @@ def fitted(n_groups: int, n_each: int, seed: int, coverage: float = 0.9, **optio
     """A model with groups of so many calibration rows each, y normal."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame({"g": np.repeat(np.arange(n_groups), n_each)})
-    bounds = prefit(Constant())
-    return ICQR(bounds, coverage, partition=GroupPartition("g"), random_state=0, **options).fit(
-        X, rng.normal(size=len(X))
-    )
+    model = ICQR(Constant(), coverage, partition=GroupPartition("g"), random_state=0, **options)
+    train = pd.DataFrame({"g": np.arange(n_groups)})
+    return model.fit(train, np.zeros(n_groups), X_calibration=X, y_calibration=rng.normal(size=len(X)))
 
 
 def predicted(model: Any, groups: Any) -> Predictions:
@@ -85,9 +88,6 @@ def test_evidence_by_hand() -> None:
 
 
 def prefit_mean() -> Any:
-    from sklearn.dummy import DummyRegressor
-    from sklearn.frozen import FrozenEstimator
-
     return FrozenEstimator(DummyRegressor(strategy="constant", constant=0.0).fit(np.zeros((1, 1)), [0.0]))
 
 
@@ -160,7 +160,7 @@ def false_alarms(n_streams: int, steps: int, batch: int) -> int:
 
 
 def test_a_monitor_of_ten_groups_rarely_raises_a_false_alarm() -> None:
-    assert false_alarms(100, 2000, 200) <= stats.binom.ppf(0.999, 100, 0.05)
+    assert false_alarms(200, 2000, 200) <= stats.binom.ppf(0.999, 200, 0.05)
 
 
 @pytest.mark.slow
@@ -237,7 +237,9 @@ def test_what_coverage_is_compared_with() -> None:
     rng = np.random.default_rng(0)
     X, y = pd.DataFrame({"a": rng.uniform(size=200)}), rng.normal(size=200)
     new = rng.normal(size=200)
-    monitor = Monitor(CQR(coverage=0.8, calibration="cross", random_state=0).fit(X, y)).update(X, new)
+    monitor = Monitor(CQR(QuantileRegressor(alpha=0.0), 0.8, calibration="cross", random_state=0).fit(X, y)).update(
+        X, new
+    )
     status = monitor.status().iloc[0]
     assert status["compared_with"] == FIXED
     assert math.isnan(status["evidence_too_high"])
@@ -245,13 +247,14 @@ def test_what_coverage_is_compared_with() -> None:
     monitor.update(X, 3 * new)
     assert "coverage too low" in monitor.alarms[0]
 
-    monitor = Monitor(QR(random_state=0).fit(X, y)).update(X, 10 * new)
+    monitor = Monitor(QR(QuantileRegressor(alpha=0.0), random_state=0).fit(X, y)).update(X, 10 * new)
     assert monitor.status()["compared_with"].tolist() == [NOTHING, NOTHING]
     assert monitor.alarms == []
 
-    small = ICQR(prefit(Constant()), partition=GroupPartition("g"), small_groups="pooled", random_state=0)
+    small = ICQR(Constant(), partition=GroupPartition("g"), small_groups="pooled", random_state=0)
+    X_small = pd.DataFrame({"g": [0] * 50 + [1] * 3})
     with pytest.warns(UserWarning, match="group 1 has 3"):
-        small.fit(pd.DataFrame({"g": [0] * 50 + [1] * 3}), rng.normal(size=53))
+        small.fit(pd.DataFrame({"g": [0, 1]}), [0, 0], X_calibration=X_small, y_calibration=rng.normal(size=53))
     monitor = Monitor(small).observe(
         pd.DataFrame({"lower": -2.0, "upper": 2.0, "group": [0, 1] * 50}), 50 * rng.normal(size=100)
     )
@@ -400,7 +403,7 @@ def test_what_is_refused() -> None:
         with pytest.raises(ValueError, match="error_rate must be a number strictly between 0 and 1"):
             Monitor(model, error_rate=error_rate)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ties='random' can't be watched"):
-        Monitor(CQR(prefit(Constant()), ties="random", random_state=0).fit(np.zeros((50, 1)), np.arange(50.0)))
+        Monitor(fitted(1, 60, 0, ties="random"))
 
 
 def test_an_empty_batch_counts_nothing() -> None:
@@ -410,3 +413,72 @@ def test_an_empty_batch_counts_nothing() -> None:
     assert monitor.n_rows == 0
     assert monitor.alarms == []
     assert monitor.status()["coverage"].isna().all()
+
+
+# -- The command -----------------------------------------------------------------------------------------
+
+
+def make_sales(n_rows: int, seed: int, spread: float = 1.0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"order": [f"{seed}-{i:04}" for i in range(n_rows)], "size": rng.uniform(20, 200, n_rows)})
+    return frame.assign(price=5 * frame["size"] + spread * rng.normal(scale=30, size=n_rows))
+
+
+@pytest.fixture
+def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model and files of new rows."""
+    monkeypatch.chdir(tmp_path)
+    for name, seed, spread in (("october", 1, 1.0), ("november", 2, 1.0), ("december", 3, 4.0)):
+        make_sales(300, seed, spread).to_csv(tmp_path / f"{name}.csv", index=False)
+    history = make_sales(600, 0)
+    save(CQR(QuantileRegressor(alpha=0.0), random_state=0).fit(history[["size"]], history["price"]), "sales.icqr")
+    return tmp_path
+
+
+def watch(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["watch", "sales.icqr", *arguments, "--target", "price", "--state", "state.json"])
+    code = ended.value.code or 0
+    assert isinstance(code, int)
+    return code, *capsys.readouterr()
+
+
+def test_the_command_watches_one_file_after_another(sales: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = watch(capsys, "october.csv", "--id", "order")
+    assert code == 0
+    assert "300 rows with their labels so far, the last from october.csv." in out
+    assert "No alarm" in out
+    code, out, err = watch(capsys, "october.csv", "--id", "order")  # by mistake once more
+    assert (code, "300 rows with" in out) == (0, True)
+    assert "300 of 300 labels were counted before" in err
+    code, out, _ = watch(capsys, "november.csv", "--id", "order")
+    assert (code, "600 rows with" in out) == (0, True)
+    code, out, _ = watch(capsys, "december.csv", "--id", "order")
+    assert code == 3
+    assert "- All rows: coverage too low since about row 601: " in out
+    code, out, _ = watch(capsys, "november.csv", "--id", "order", "--json")
+    document = json.loads(out)
+    assert (code, document["rows"], len(document["alarms"])) == (3, 900, 1)
+    assert [group["group"] for group in document["groups"]] == ["0", "all"]
+
+
+def test_the_command_says_what_is_wrong(sales: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert watch(capsys, "october.csv", "--coverage", "0.8")[0] == 0
+    code, _, err = watch(capsys, "november.csv", "--coverage", "0.9")
+    assert code == 1
+    assert "--coverage 0.9: state.json was begun with 0.8" in err
+    code, _, err = watch(capsys, "november.csv", "--id", "oder")
+    assert (code, "--id: " in err, "'order'" in err) == (1, True, True)
+    before = (sales / "state.json").read_bytes()
+    broken = make_sales(20, 4)
+    broken.loc[3, "price"] = np.nan
+    broken.to_csv("broken.csv", index=False)
+    code, _, err = watch(capsys, "broken.csv", "--id", "order")
+    assert (code, "--drop-missing would leave out 1 rows" in err) == (1, True)
+    assert (sales / "state.json").read_bytes() == before
+    code, out, _ = watch(capsys, "broken.csv", "--id", "order", "--drop-missing")
+    assert (code, "319 rows with" in out) == (0, True)
+    history = make_sales(600, 5)
+    save(CQR(QuantileRegressor(alpha=0.0), random_state=0).fit(history[["size"]], history["price"]), "sales.icqr")
+    code, _, err = watch(capsys, "november.csv")
+    assert (code, "watches another model" in err) == (1, True)

@@ -20,7 +20,7 @@ app = typer.Typer(
     name="icqr",
     help="Prediction intervals for tabular regression that hold where you look, not only on average.",
     epilog="Exit codes: 0 done; 1 something is wrong with the data, the model or a file, and a line on standard error "
-    "says what; 2 wrong use of the command; 130 interrupted.",
+    "says what; 2 wrong use of the command; 3 icqr watch has raised an alarm; 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -302,32 +302,71 @@ def recalibrate(
     DATA needs the target, and rows that the model was not fitted on.
     """
     from icqr.cli import models
-    from icqr.cli.reading import check_column, check_numbers, read_data
 
     out = model if out is None else out
     models.check_destination(out, "--out", [".icqr"])
     with progress() as show:
         show("Reading the model and the data")
         fitted = models.load_model(model)
-        as_text, only = models.columns_to_read(fitted)
-        wanted = None if only is None else [*only, *filter(None, [target])]
-        table = read_data(data, text_format, as_text=as_text, only=wanted)
-        target = table.target if target is None else target
-        if target is None:
-            raise ValueError("--target must be given: the column of the true values")
-        if only is not None and target in only:
-            raise ValueError(
-                f"--target {target}: the model was trained on this column, so it can't be what it predicts"
-            )
-        check_column(table.names, target, "--target")
-        table.frame = check_numbers(table, {"--target": target}, drop_missing)
-        X = models.features_of(fitted, table, [target], "--target")
+        table, X, y, _ = models.read_labelled(fitted, data, target, text_format, drop_missing)
         show(f"Calibrating with {len(X):,} rows")
-        fitted.calibrate(X, table.frame[target])
+        fitted.calibrate(X, y)
         show("Writing the model")
         icqr.save(fitted, out)
     models.say_model(fitted)
     say(f"Model: {out}, calibrated with {len(X):,} rows of {table.name}")
+
+
+@command(
+    app,
+    "icqr watch sales.icqr november.csv --target price --state november.json",
+    "icqr watch sales.icqr today.csv --target price --id order --state sales.json --json",
+)
+def watch(
+    model: options.ModelFile,
+    data: options.Data,
+    state: Annotated[
+        str, option("FILE", "What was counted so far, a file that ends in .json. It is made the first time.")
+    ],
+    target: options.Target = None,
+    name_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="COL", help="A column that names each row. Rows that were counted before are left out."
+        ),
+    ] = None,
+    coverage: Annotated[
+        float | None,
+        option("SHARE", "The coverage to watch, if not the model's own.", callback=options.check_coverage),
+    ] = None,
+    error_rate: Annotated[
+        float | None, option("SHARE", "The chance of any false alarm, ever.", show_default="0.05")
+    ] = None,
+    json: options.AsJson = False,
+    drop_missing: options.DropMissing = False,
+    *,
+    text_format: options.TextFormat,
+) -> None:
+    """Say whether a model's intervals still hold, as labels come in: each day's file, or each month's.
+
+    DATA holds new rows with what happened. They are one batch, and are added to what --state has counted. Exit code 3
+    means that there is an alarm, in this batch or an earlier one. Look as often as you like: the chance that there is
+    ever a false alarm stays below --error-rate.
+    """
+    from icqr.cli import models, watching
+
+    models.check_destination(state, "--state", [".json"])
+    with progress() as show:
+        show("Reading the model and the data")
+        fitted = models.load_model(model)
+        monitor = watching.open_monitor(state, fitted, coverage, error_rate)
+        table, X, y, ids = models.read_labelled(fitted, data, target, text_format, drop_missing, name_column)
+        show(f"Checking {len(X):,} intervals")
+        monitor.update(X, y, ids)
+        monitor.save(state)
+    watching.say_monitor(monitor, table.name, json)
+    if monitor.alarms:
+        raise typer.Exit(3)
 
 
 @command(

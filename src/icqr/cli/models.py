@@ -22,8 +22,8 @@ from icqr._predicting import EXPLAINED, IntervalRegressor, encoders_of
 from icqr.auditing.findings import as_json, records
 from icqr.calibration import Certificate
 from icqr.cli.console import listed_names, note, say, say_sheet
-from icqr.cli.options import CALIBRATIONS, MethodName, ModelName, Settings
-from icqr.cli.reading import UserTable, check_column, check_is_numbers, holds_text
+from icqr.cli.options import CALIBRATIONS, MethodName, ModelName, Settings, TextFormat
+from icqr.cli.reading import UserTable, check_column, check_is_numbers, check_numbers, holds_text, read_data
 from icqr.reporting.origins import model_facts, promised_words, selections
 from icqr.reporting.report_tables import tables_of
 
@@ -213,6 +213,33 @@ def features_of(model: IntervalRegressor, table: UserTable, used: Sequence[str],
                 f"({listed_names(new.unique()[:3])}); they count as missing"
             )
     return X
+
+
+def read_labelled(
+    model: IntervalRegressor,
+    data: str,
+    target: str | None,
+    text_format: TextFormat,
+    drop_missing: bool,
+    name_column: str | None = None,
+) -> tuple[UserTable, pd.DataFrame, pd.Series[Any], pd.Series[Any] | None]:
+    """Return a table that was read, the columns that the model was trained on, what happened, and the rows' names."""
+    as_text, only = columns_to_read(model)
+    wanted = None if only is None else [*only, *filter(None, [target])]
+    kept = [] if name_column is None else [name_column]
+    table = read_data(data, text_format, as_text=as_text, only=wanted, keep=kept)
+    target = table.target if target is None else target
+    if target is None:
+        raise ValueError("--target must be given: the column of the true values")
+    if only is not None and target in only:
+        raise ValueError(f"--target {target}: the model was trained on this column, so it can't be what it predicts")
+    check_column(table.names, target, "--target")
+    for name in kept:
+        check_column(table.names, name, "--id")
+    is_known = table.frame[target].notna()
+    table.frame = check_numbers(table, {"--target": target}, drop_missing)
+    X = features_of(model, table, [target, *kept], "--target")
+    return table, X, table.frame[target], None if name_column is None else table.kept.loc[is_known, name_column]
 
 
 def note_groups(model: IntervalRegressor) -> None:
