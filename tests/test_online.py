@@ -248,7 +248,7 @@ def test_what_coverage_is_compared_with() -> None:
     assert "coverage too low" in monitor.alarms[0]
 
     monitor = Monitor(QR(QuantileRegressor(alpha=0.0), random_state=0).fit(X, y)).update(X, 10 * new)
-    assert monitor.status()["compared_with"].tolist() == [NOTHING, NOTHING]
+    assert monitor.status()["compared_with"].tolist() == [NOTHING]
     assert monitor.alarms == []
 
     small = ICQR(Constant(), partition=GroupPartition("g"), small_groups="pooled", random_state=0)
@@ -459,7 +459,7 @@ def test_the_command_watches_one_file_after_another(sales: Path, capsys: pytest.
     code, out, _ = watch(capsys, "november.csv", "--id", "order", "--json")
     document = json.loads(out)
     assert (code, document["rows"], len(document["alarms"])) == (3, 900, 1)
-    assert [group["group"] for group in document["groups"]] == ["0", "all"]
+    assert [group["group"] for group in document["groups"]] == ["0"]
 
 
 def test_the_command_says_what_is_wrong(sales: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -352,7 +352,7 @@ class Monitor:
         return f"Group {place} ({self.model.descriptions_['rule'].iloc[place]})"
 
     def status(self) -> pd.DataFrame:
-        """Return a row for each group, and the last for all groups together.
+        """Return a row for each group, and if there are several, the last for all of them together.
 
         Returns
         -------
@@ -368,6 +368,7 @@ class Monitor:
         with np.errstate(over="ignore"):
             low, high, share = np.where(self._tested(), np.exp(self._log_evidence()), np.nan)
         total = int(self._groups["n"].sum())
+        kinds = {*self._compared[bets.tested[:-2, 0]]}  # all groups that are tested are compared with the same
         raised = [[_KINDS[alarm["kind"]] for alarm in self._raised if alarm["place"] == k] for k in range(n_groups + 2)]
         table = pd.DataFrame(
             {
@@ -377,7 +378,7 @@ class Monitor:
                 "covered": bets.rows - missed,
                 "coverage": np.where(bets.rows > 0, 1 - missed / np.maximum(bets.rows, 1), np.nan),
                 "promised": [*self._groups["promised"], 0.0, self._promised(n_groups + 1)],
-                "compared_with": [*self._compared, NOTHING, self._compared[0] if n_groups == 1 else ""],
+                "compared_with": [*self._compared, NOTHING, kinds.pop() if len(kinds) == 1 else NOTHING],
                 "band_lower": band[:, 0],
                 "band_upper": band[:, 1],
                 "evidence_too_low": low,
@@ -388,9 +389,8 @@ class Monitor:
                 "alarm": ["; ".join(kinds) for kinds in raised],
             }
         )
-        kinds = {*self._compared[self._sides[0].tested[:-2, 0]]}
-        table.loc[n_groups + 1, "compared_with"] = kinds.pop() if len(kinds) == 1 else NOTHING
-        return table[(table["group"] != "-1") | (table["n"] > 0)].reset_index(drop=True)
+        is_shown = [*[True] * n_groups, bool(bets.rows[n_groups]), n_groups > 1]
+        return table[is_shown].reset_index(drop=True)
 
     def __repr__(self) -> str:
         n = len(self._raised)

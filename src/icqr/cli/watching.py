@@ -9,7 +9,7 @@ import typer
 from icqr import Monitor
 from icqr._predicting import IntervalRegressor
 from icqr._sheet import Column, Sheet, cell, share, span
-from icqr.auditing.findings import as_json, records
+from icqr.auditing.findings import as_json, promise, records
 from icqr.cli.console import say, say_sheet
 
 _MOST_GROUPS = 50
@@ -58,7 +58,7 @@ def say_monitor(monitor: Monitor, data: str, as_document: bool) -> None:
         for row in records(status)
     ]
     note = (
-        f"True coverage: very likely between these, however often you look, as long as it stays the same "
-        f"({1 - monitor.error_rate:.0%} sure in each group)."
+        "True coverage: very likely between these, however often you look, as long as it stays the same "
+        f"({promise(1 - monitor.error_rate)} sure in each group)."
     )
     say_sheet(Sheet(columns, cells, "Coverage in each group so far", note), most=_MOST_GROUPS)
