@@ -345,7 +345,16 @@ def test_a_file_of_another_model_is_refused(tmp_path: Path) -> None:
         Monitor.load(file, model)
 
 
-@pytest.mark.parametrize("damage", ["", "[]", "{}", "not JSON", "shape", "version"])
+def test_a_model_that_is_calibrated_again_needs_a_new_monitor() -> None:
+    model, rng = fitted(1, 60, 0), np.random.default_rng(3)
+    X, y = pd.DataFrame({"g": [0] * 80}), rng.normal(size=80)
+    monitor = Monitor(model)
+    model.calibrate(X, y)
+    with pytest.raises(ValueError, match="calibrated again.*begin a new monitor"):
+        monitor.update(X, y)
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{}", "not JSON", "shape", "version", "NaN"])
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
     model, file = fitted(2, 60, 0), tmp_path / "monitor.json"
     Monitor(model).save(file)
@@ -353,11 +362,73 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
     if damage == "shape":
         state["bets"][0]["rows"] = [1]
         damage = json.dumps(state)
+    elif damage == "NaN":
+        state["bets"][0]["wealth"][0][0] = math.nan
+        damage = json.dumps(state)
     elif damage == "version":
         damage = json.dumps(state | {"icqr_monitor": 99})
     file.write_text(damage)
     with pytest.raises(ValueError, match="is not a file of a monitor, or is damaged"):
         Monitor.load(file, model)
+
+
+def test_merged_monitors_count_the_rows_of_both() -> None:
+    model, rng = fitted(3, 100, 0), np.random.default_rng(1)
+    groups, y = rng.integers(3, size=900), rng.normal(size=900)
+    y[600:] *= np.where(groups[600:] == 1, 4, 1)
+    frame, monitors = predicted(model, groups), [Monitor(model), Monitor(model)]
+    for start in range(0, 900, 50):
+        part = slice(start, start + 50)
+        monitors[start >= 600].observe(frame[part], y[part], ids=np.arange(900)[part])
+    first, second = monitors
+    assert first.alarms == []
+    assert "Group 1 (g = 1): coverage too low since about row " in second.alarms[0]
+    evidence = [monitor.status()["evidence_too_low"].iloc[1] for monitor in monitors]
+    n = [monitor.status()["n"].iloc[1] for monitor in monitors]
+    merged = first.merge(second).status()
+    assert merged["n"].tolist() == [*np.bincount(groups).tolist(), 900]
+    assert first.n_rows == 900
+    # The mean, less what both had set aside.
+    assert merged["evidence_too_low"].iloc[1] == pytest.approx(np.average(evidence, weights=n), rel=1e-3)
+    assert merged["alarm"].iloc[1] == "coverage too low"
+    row = int(second.alarms[0].rpartition(" ")[2].rstrip(")."))
+    assert first.alarms[:1] == [
+        second.alarms[0].replace(f"at row {row}", f"at row {600 + row}").replace(" 1:", " 601:")
+    ]
+    with pytest.raises(ValueError, match="have counted the same rows, 300 ids"):
+        first.merge(second)
+    with pytest.raises(ValueError, match="only monitors of the same model"):
+        first.merge(Monitor(model, error_rate=0.01))
+
+
+def test_planned_merges_keep_the_error_rate() -> None:
+    """Evidence of parts that share a calibration set: its mean at a planned time, and what follows, is rarely large."""
+    n_streams, rng = 1000, np.random.default_rng(5)
+    model = fitted(n_streams, 60, 4)
+    groups, most = np.repeat(np.arange(n_streams), 40), np.zeros(n_streams)
+    predictions, main = predicted(model, groups), Monitor(model)
+    for _ in range(8):
+        part = Monitor(model)
+        for _ in range(3):
+            part.observe(predictions, rng.normal(size=len(groups)))
+        main.merge(part)
+        most = np.maximum(most, main.status()["evidence_too_low"].to_numpy()[:n_streams])
+    assert (most >= 20).sum() <= ALLOWED
+
+
+def test_history_has_the_running_coverage_of_each_group() -> None:
+    model, rng = fitted(2, 60, 0), np.random.default_rng(1)
+    monitor = Monitor(model)
+    assert monitor.history().empty
+    for _ in range(450):
+        monitor.observe(predicted(model, np.array([0, 0, 1])), rng.normal(size=3))
+    history, status = monitor.history(), monitor.status()
+    assert history.groupby("group")["row"].count().max() <= 200
+    assert history["row"].is_monotonic_increasing
+    last = history[history["row"] == history["row"].max()]
+    assert last["n"].tolist() == [2 * last["row"].iloc[0] // 3, last["row"].iloc[0] // 3, last["row"].iloc[0]]
+    assert ((history["band_lower"] <= history["coverage"]) & (history["coverage"] <= history["band_upper"])).all()
+    assert history["row"].max() <= monitor.n_rows == status["n"].iloc[-1]
 
 
 # -- Bad input, each with its answer ---------------------------------------------------------------------

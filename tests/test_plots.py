@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 from scipy.stats import beta
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from icqr import CQR, ICQR, GroupPartition, KMeansPartition, plots
+from icqr import CQR, ICQR, GroupPartition, KMeansPartition, Monitor, plots
 from icqr.datasets import make_heteroscedastic
 from icqr.plots import (
     METHOD_COLORS,
@@ -30,6 +30,7 @@ from icqr.plots import (
     GroupMapDisplay,
     ImportanceDisplay,
     IntervalDisplay,
+    MonitorDisplay,
     ReliabilityDisplay,
     WidthDisplay,
     WidthResidualDisplay,
@@ -767,3 +768,24 @@ def test_no_warnings_for_a_constant_column() -> None:
         display = IntervalDisplay.from_predictions(np.zeros(200), np.tile([0.0, 0.0], (200, 1)), ax=blank_axes())
         display.figure_.draw_without_rendering()
     assert display.bins["n"].tolist() == [200]
+
+
+def test_a_monitor_shows_the_groups_with_an_alarm() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(size=3000), "g": rng.integers(3, size=3000)})
+    y = rng.normal(size=3000) * (1 + 2 * ((X["g"] == 1) & (X.index >= 2000)))
+    model = ICQR(HistGradientBoostingRegressor(max_iter=10), partition=GroupPartition("g"), random_state=0)
+    monitor = Monitor(model.fit(X[:1000], y[:1000]))
+    with pytest.raises(ValueError, match="has counted no rows yet"):
+        MonitorDisplay.from_monitor(monitor, ax=blank_axes())
+    for start in range(1000, 2000, 100):
+        monitor.update(X[start : start + 100], y[start : start + 100])
+    assert len(MonitorDisplay.from_monitor(monitor, ax=blank_axes()).groups) == 1
+    for start in range(2000, 3000, 100):
+        monitor.update(X[start : start + 100], y[start : start + 100])
+    display = MonitorDisplay.from_monitor(monitor, ax=blank_axes())
+    assert display.groups[0] == "1"
+    assert "group 1 (g = 1)" in figure_to_svg(display.figure_)
+    assert MonitorDisplay.from_monitor(monitor, groups=[2, "all"], ax=blank_axes()).groups == ["2", "all"]
+    with pytest.raises(ValueError, match="groups must be groups that had rows"):
+        MonitorDisplay.from_monitor(monitor, groups=[7], ax=blank_axes())

@@ -114,7 +114,20 @@ class Bets:
         null = np.where(is_fixed, hits * np.log(rate) + (rows - hits) * np.log1p(-rate), log_urn(hits, rows, a, b))
         expected = rows * np.where(is_fixed, rate, a / (a + b))
         alternatives = log_urn(hits[:, None], rows[:, None], self._a[which], self._b[which])
-        return alternatives - null[:, None], expected
+        return np.asarray(alternatives - null[:, None]), np.asarray(expected)
+
+    def add(self, others: Bets, marks: IntArray) -> None:
+        """Put the money of bets on other rows to these, as if those rows had come after these.
+
+        Each test's money is the mean of both, weighted by their rows, and on average over the null not more than one.
+        """
+        total = np.maximum(self.rows + others.rows, 1)
+        own, new = (np.log(np.maximum(bets.rows / total, 1e-300))[:, None] for bets in (self, others))
+        is_better = others.best + new > self.best + own
+        self.since = np.where(is_better[:, :, None], others.since + marks[:, None], self.since)
+        self.best = np.maximum(self.best + own, others.best + new)
+        self.wealth = np.logaddexp(self.wealth + own, others.wealth + new)
+        self.rows, self.hits = self.rows + others.rows, self.hits + others.hits
 
     def log_evidence(self) -> FloatArray:
         """Return (tests + 1, 2): the logarithm of the money, for more hits than promised and for fewer; 0: untested."""

@@ -109,7 +109,8 @@ class Monitor:
         self.error_rate = float(error_rate)
         self._groups = promises.groups.iloc[:-1].reset_index(drop=True)
         self._n_groups = len(self._groups)
-        self._start_tests(model.calibration_)
+        self._calibration = model.calibration_
+        self._start_tests(self._calibration)
         self._fingerprint = _fingerprint(model.calibration_, self._groups)
         self.n_rows = 0
         self._ids: set[int] = set()
@@ -162,6 +163,10 @@ class Monitor:
         """
         if np.shape(y)[:1] == (0,) and np.shape(X)[:1] == (0,):
             return self
+        if self.model.calibration_ is not self._calibration:
+            raise ValueError(
+                "the model was calibrated again, and its intervals are not those watched so far; begin a new monitor"
+            )
         return self._observe(self.model.explain(X, self.coverage), y, ids)
 
     def observe(self, predictions: pd.DataFrame, y: ArrayLike, ids: ArrayLike | None = None) -> Self:
@@ -258,24 +263,72 @@ class Monitor:
         for counts in (rows, *hits):  # of all groups that are tested
             counts[-1] = counts[:-2][is_tested].sum()
 
-        # Where the stream is before this batch, so that an alarm can say since when.
-        before = sum(side.hits for side in self._sides)
-        marks = np.column_stack([np.full(n_tests, self.n_rows), self._sides[0].rows, before])
+        marks, share_marks = self._marks()
         for side, side_hits in zip(self._sides, hits, strict=True):
             side.settle(side_hits, rows, marks)
         everywhere = np.where(np.arange(n_tests) < n_groups, len(groups), 0)
-        marks = np.column_stack([marks[:, 0], self._shares.rows, self._shares.hits])
-        self._shares.settle(np.where(everywhere > 0, rows, 0), everywhere, marks)
+        self._shares.settle(np.where(everywhere > 0, rows, 0), everywhere, share_marks)
         self.n_rows += len(groups)
         self._raise_alarms()
         self._n_batches += 1
         if self._n_batches % self._every == 0:
-            self._history.append([side_rows.tolist() for side_rows in (self._sides[0].rows, self._missed())])
-            if len(self._history) > _MOST_POINTS:
-                self._history, self._every = self._history[1::2], 2 * self._every
+            self._history.append([self._sides[0].rows.tolist(), self._missed().tolist()])
+            self._thin_history()
+
+    def _marks(self) -> tuple[IntArray, IntArray]:
+        """Return where the stream is, for coverage and for shares, so that an alarm can say since when."""
+        rows = np.full(self._n_groups + 2, self.n_rows)
+        coverage = np.column_stack([rows, self._sides[0].rows, self._missed()])
+        return coverage, np.column_stack([rows, self._shares.rows, self._shares.hits])
+
+    def _thin_history(self) -> None:
+        while len(self._history) > _MOST_POINTS:
+            self._history, self._every = self._history[1::2], 2 * self._every
 
     def _missed(self) -> IntArray:
         return np.asarray(sum(side.hits for side in self._sides))
+
+    def merge(self, other: Monitor) -> Self:
+        """Add what another monitor of the same model has counted, on other rows: those of another machine, say.
+
+        Counts are added, as if the other's rows had come after these. The evidence is the mean of both, weighted by
+        their rows. That keeps the error rate if you merge at times that you have planned, such as every night, and not
+        because of what the monitors say. Alarms of both stay raised; each monitor has its own error rate until then.
+
+        Parameters
+        ----------
+        other : Monitor
+            Of the same model, coverage and error rate. It is not changed.
+
+        Returns
+        -------
+        self
+        """
+        if (self._fingerprint, self.error_rate) != (other._fingerprint, other.error_rate):
+            raise ValueError("only monitors of the same model, coverage and error_rate can be merged")
+        if other is self or not self._ids.isdisjoint(other._ids):
+            raise ValueError(
+                f"both monitors have counted the same rows, {len(self._ids & other._ids):,} ids; merge monitors of "
+                "different rows"
+            )
+        marks, share_marks = self._marks()
+        for side, other_side in zip(self._sides, other._sides, strict=True):
+            side.add(other_side, marks)
+        self._shares.add(other._shares, share_marks)
+        known = {(alarm["kind"], alarm["place"]) for alarm in self._raised}
+        for alarm in other._raised:
+            if (alarm["kind"], alarm["place"]) not in known:
+                shift = (share_marks if _KINDS[alarm["kind"]] == SHARE else marks)[alarm["place"]]
+                since = (shift + alarm["since"]).tolist()
+                self._raised.append({**alarm, "row": alarm["row"] + self.n_rows, "since": since})
+        counts = marks[:, 1:].T
+        self._history += [(counts + point).tolist() for point in other._history]
+        self._thin_history()
+        self._n_batches += other._n_batches
+        self._peak = np.maximum(self._peak, other._peak)
+        self._ids |= other._ids
+        self.n_rows += other.n_rows
+        return self
 
     # -- What is said ------------------------------------------------------------------------------------------------
 
@@ -392,6 +445,23 @@ class Monitor:
         is_shown = [*[True] * n_groups, bool(bets.rows[n_groups]), n_groups > 1]
         return table[is_shown].reset_index(drop=True)
 
+    def history(self) -> pd.DataFrame:
+        """Return how coverage went, in each group that had rows: after up to 200 batches, with its band.
+
+        Returns
+        -------
+        DataFrame
+            `row` of the stream, `group` ("all": all groups that are tested), its rows so far `n`, their `coverage`, and
+            `band_lower` and `band_upper` as in `status`.
+        """
+        counts = np.array(self._history, dtype=np.intp).reshape(-1, 2, self._n_groups + 2)
+        point, place = np.nonzero(counts[:, 0])
+        rows, missed = counts[point, 0, place], counts[point, 1, place]
+        band = coverage_band(missed, rows, self.error_rate)
+        names = np.array([*map(str, range(self._n_groups)), "-1", "all"], dtype=object)
+        table = pd.DataFrame({"row": counts[:, 0, :-1].sum(axis=1)[point], "group": names[place], "n": rows})
+        return table.assign(coverage=1 - missed / rows, band_lower=band[:, 0], band_upper=band[:, 1])
+
     def __repr__(self) -> str:
         n = len(self._raised)
         return f"<Monitor: {self.n_rows:,} rows, {n} alarm{'' if n == 1 else 's'}>"
@@ -445,6 +515,8 @@ class Monitor:
                 values = np.array(saved[name], dtype=own.dtype)
                 if values.shape != own.shape:
                     raise ValueError(f"{name} has shape {values.shape}, and {own.shape} is needed")
+                if np.isnan(values).any():
+                    raise ValueError(f"{name} is not a number everywhere")
                 setattr(bets, name, values)
         self.n_rows = int(state["n_rows"])
         self._peak = np.array(state["peak"], dtype=np.float64).reshape(self._peak.shape)

@@ -12,6 +12,7 @@ from icqr.plots.displays import METHOD_COLORS, blank_axes, figure_to_svg, method
 from icqr.plots.group_displays import ExplainedVarianceDisplay, GroupMapDisplay, ImportanceDisplay
 from icqr.plots.interval_displays import IntervalDisplay, WidthResidualDisplay
 from icqr.plots.method_displays import GroupCoverageDisplay, ReliabilityDisplay, WidthDisplay
+from icqr.plots.monitor_displays import MonitorDisplay
 
 __all__ = [
     "METHOD_COLORS",
@@ -20,6 +21,7 @@ __all__ = [
     "GroupMapDisplay",
     "ImportanceDisplay",
     "IntervalDisplay",
+    "MonitorDisplay",
     "ReliabilityDisplay",
     "WidthDisplay",
     "WidthResidualDisplay",
