@@ -350,7 +350,7 @@ def test_a_model_that_is_calibrated_again_needs_a_new_monitor() -> None:
     X, y = pd.DataFrame({"g": [0] * 80}), rng.normal(size=80)
     monitor = Monitor(model)
     model.calibrate(X, y)
-    with pytest.raises(ValueError, match="calibrated again.*begin a new monitor"):
+    with pytest.raises(ValueError, match="begin a new monitor"):
         monitor.update(X, y)
 
 

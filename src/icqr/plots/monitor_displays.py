@@ -10,7 +10,7 @@ import pandas as pd
 
 from icqr.online import Monitor
 from icqr.plots.axes import heading, ink, percent, plain
-from icqr.plots.displays import GREY, Display, group_gid, group_look
+from icqr.plots.displays import GREY, Display, Options, group_gid, group_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ class MonitorDisplay(Display):
         for place, name in enumerate(self.groups):
             line, look = self.history[self.history["group"] == name], group_look(place)
             label = "all groups" if name == "all" else f"group {name} ({plain(rules.loc[name, 'rule'], 40)})"
-            gid = {"gid": group_gid(int(name))} if name.isdigit() else {}
+            gid: Options = {"gid": group_gid(int(name))} if name.isdigit() else {}
             ax.fill_between(
                 line["row"], line["band_lower"], line["band_upper"], color=look.color, alpha=0.18, linewidth=0
             )
