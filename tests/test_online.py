@@ -215,6 +215,22 @@ def test_shifted_shares_are_told_apart_from_broken_coverage() -> None:
     assert all("share changed" in sentence and "The input has shifted" in sentence for sentence in monitor.alarms)
 
 
+def test_rows_of_no_known_group_are_usual_if_calibration_had_as_many() -> None:
+    model, rng = fitted(2, 60, 0, small_groups="pooled"), np.random.default_rng(10)
+    model.calibrate(pd.DataFrame({"g": rng.integers(4, size=2000)}), rng.normal(size=2000))  # half of them unknown
+    monitor = Monitor(model)
+    for _ in range(40):
+        groups = rng.integers(4, size=100)
+        groups[groups > 1] = -1
+        frame = pd.DataFrame({"lower": -3.0, "upper": 3.0, "group": groups})
+        frame.loc[groups >= 0, ["lower", "upper"]] = predicted(model, groups[groups >= 0])[
+            ["lower", "upper"]
+        ].to_numpy()
+        monitor.observe(frame, rng.normal(size=100))
+    assert monitor.alarms == []
+    assert monitor.status()["usual_share"].iloc[2] == pytest.approx(0.5, abs=0.05)
+
+
 def test_each_side_of_two_offsets_is_tested() -> None:
     model, rng = fitted(1, 500, 0, symmetric=False), np.random.default_rng(11)
     offsets = model.groups_.iloc[0]

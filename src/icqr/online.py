@@ -137,7 +137,7 @@ class Monitor:
         self._sides = [Bets(rate, size, tested) for _ in range(1 + has_sides)]
 
         # A group's share among the calibration rows, by an urn that starts from them and one half of a row.
-        total = int(n.sum())
+        total = self._n_calibration = int(calibration.sizes.sum())  # with those of no known group
         has_share = np.repeat(((n > 0) & (len(n) > 1))[:, None], 2, axis=1)
         share = np.append(np.where(has_share[:, 0], (n + 0.5) / (total + 1), np.nan), np.nan)
         self._shares = Bets(share, np.full(len(share), total + 1.0), np.vstack([has_share, np.zeros((2, 2), np.bool_)]))
@@ -340,7 +340,7 @@ class Monitor:
         totals = self._groups["n"].to_numpy()
         share = np.logaddexp.reduce(shares.log_evidence(), axis=1) - np.log(2)
         if shares.tested.any():
-            loss = log_loss_of_sharing(totals + shares.hits[:-2], totals.sum() + shares.rows[:-2])
+            loss = log_loss_of_sharing(totals + shares.hits[:-2], self._n_calibration + shares.rows[:-2])
             share[:-2] += np.where(shares.tested[:-2, 0], loss, 0)
         return np.vstack([low, high, share])
 
@@ -378,7 +378,7 @@ class Monitor:
         when = f"since about row {start + 1:,}"
         evidence = f"evidence {_odds(self._peak[kind, place])} to 1, alarm at row {row:,}"
         if is_share:
-            usual = float(self._groups["n"].iloc[place] / self._groups["n"].sum())
+            usual = float(self._groups["n"].iloc[place] / self._n_calibration)
             return (
                 f"{title}: {_KINDS[kind]} {when}: {percent(rate)} of the {n:,} rows since then, {percent(usual)} of "
                 f"the calibration rows ({evidence}). The input has shifted; that alone does not break coverage."
@@ -420,7 +420,7 @@ class Monitor:
         band = coverage_band(missed, bets.rows, self.error_rate)
         with np.errstate(over="ignore"):
             low, high, share = np.where(self._tested(), np.exp(self._log_evidence()), np.nan)
-        total = int(self._groups["n"].sum())
+        total, known = max(self._n_calibration, 1), int(self._groups["n"].sum())
         kinds = {*self._compared[bets.tested[:-2, 0]]}  # all groups that are tested are compared with the same
         raised = [[_KINDS[alarm["kind"]] for alarm in self._raised if alarm["place"] == k] for k in range(n_groups + 2)]
         table = pd.DataFrame(
@@ -437,7 +437,7 @@ class Monitor:
                 "evidence_too_low": low,
                 "evidence_too_high": high,
                 "share": [*(bets.rows[:-1] / max(self.n_rows, 1)), np.nan],
-                "usual_share": [*(self._groups["n"] / max(total, 1)), 0.0, np.nan],
+                "usual_share": [*(self._groups["n"] / total), (self._n_calibration - known) / total, np.nan],
                 "evidence_share": share,
                 "alarm": ["; ".join(kinds) for kinds in raised],
             }
