@@ -190,8 +190,12 @@ def assert_same(found: Any, expected: Any, room: float, where: str) -> None:
         assert found == expected, where
 
 
+#: The slower sets.
+SLOW = ("star", "concrete")
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("data", [pytest.param(data, marks=[pytest.mark.slow] * (data in SLOW)) for data in DATA])
 def test_numbers_stay_as_they_are(data: str, library: str) -> None:
     if data in ("concrete", "star") and "ICQR_DATA_HOME" not in os.environ:
         pytest.skip("needs the shared data sets: set ICQR_DATA_HOME to their folder")

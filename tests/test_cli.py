@@ -320,6 +320,7 @@ def test_predict_from_and_to_each_format(icqr: Run, ending: str, model_file: str
     assert written["group"].tolist() == expected["group"].tolist()
 
 
+@pytest.mark.slow
 def test_commands_on_a_compressed_file(icqr: Run, model_file: str) -> None:
     """What each command makes of other formats is the reader's, which has tests of its own."""
     file = write(NEW, Path("new.csv.gz"))
@@ -507,7 +508,7 @@ def test_fit_with_another_method(icqr: Run, name: str, method: Any) -> None:
 
 
 @pytest.mark.parametrize("model", ["forest", pytest.param("network", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("method", ["auto", "naive"])
+@pytest.mark.parametrize("method", [pytest.param("auto", marks=pytest.mark.slow), "naive"])
 def test_models_without_a_mean_of_their_own_fit_too(icqr: Run, method: str, model: str) -> None:
     """Forests and networks predict the median: AutoICQR takes it as centre, and Naive as what it predicts."""
     pytest.importorskip(LIBRARIES[model][0])  # type: ignore[index]
@@ -584,6 +585,7 @@ def test_groups_too_small_and_limits_of_the_target(icqr: Run) -> None:
         assert "the target must lie between 500 and inf (--y-min, --y-max); row 1 is 312.83" in wrong.err
 
 
+@pytest.mark.slow
 def test_auto_in_a_file(icqr: Run) -> None:
     """Fit, inspect, predict, audit and recalibrate: what was chosen is kept, and codes that are text stay text."""
     sales = make_sales(630, 0).assign(code=np.tile(["007", "8", "x"], 210))
@@ -817,6 +819,7 @@ def test_a_known_data_set_has_its_target(icqr: Run) -> None:
     assert "calibrated with 1,000 rows of sine_spread" in done.out
 
 
+@pytest.mark.slow
 def test_recalibrate_replaces_the_model_only_when_all_went_well(icqr: Run, model_file: str) -> None:
     Path("sales.icqr").write_bytes(Path(model_file).read_bytes())
     before = Path("sales.icqr").read_bytes()

@@ -127,6 +127,7 @@ def test_no_row_is_scored_by_a_model_that_has_seen_it() -> None:
     np.testing.assert_allclose(np.sort(model.calibration_.scores[0][:, 0]), np.sort(np.abs(100 - Y)))
 
 
+@pytest.mark.slow
 def test_coverage_is_about_what_was_asked_for_over_many_draws() -> None:
     rng, hits, n = np.random.default_rng(0), [], 60
     model = CQR(QuantileRegressor(alpha=0.0), 0.8, calibration="cross", random_state=0)

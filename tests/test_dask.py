@@ -343,6 +343,7 @@ def test_models_of_lightgbm_get_one_thread_on_workers_and_keep_theirs_here(monke
             assert threads[on_workers:] == [2] * on_workers
 
 
+@pytest.mark.slow
 def test_cross_calibration_is_for_tables(client: Any, frames: Any) -> None:
     """Rows of a Dask collection are set aside, however few they are; few rows of a table are cross-calibrated."""
     with pytest.raises(ValueError, match="calibration='cross' is not possible with Dask collections"):

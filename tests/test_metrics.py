@@ -63,7 +63,7 @@ def test_crps_by_hand_and_as_an_integral() -> None:
     assert m.crps(y, points) == pytest.approx(integral.mean(), rel=1e-3)
     with pytest.raises(ValueError, match=r"points must have the shape \(n, m\)"):
         m.crps([1.0], [1.0])
-    with pytest.raises(ValueError, match="points must be finite, got one that is not in row 0"):
+    with pytest.raises(ValueError, match="points must be finite; row 0 has one that is not"):
         m.crps([1.0], [[INF, 0.0]])
 
 

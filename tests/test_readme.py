@@ -22,16 +22,20 @@ def name_of(page: Path) -> str:
 
 SITE = [page for page in sorted(ROOT.glob("docs/**/*.md")) if not name_of(page).startswith(GENERATED)]
 PAGES = [*sorted(ROOT.glob("*.md")), *SITE]
-#: A cluster is started.
-SLOW = ("docs/howto/many-machines.md",)
+#: These pages take long to run. `make docs` runs them, too; README and the first steps are run by every test.
+SLOW = tuple(name_of(page) for page in SITE if page.parent.name == "howto")
 # MAPIE and crepes draw from numpy's global generator.
 DRAWING = ("docs/howto/audit.md", "docs/howto/moving.md")
 
 
 def with_code() -> list[object]:
-    marks = {name: [pytest.mark.slow] for name in SLOW} | {name: [pytest.mark.draws_globally] for name in DRAWING}
+    marks = {pytest.mark.slow: SLOW, pytest.mark.draws_globally: DRAWING}
     running = [page for page in PAGES if pages.BLOCK.search(page.read_text(encoding="utf-8"))]
-    return [pytest.param(page, marks=marks.get(name_of(page), []), id=name_of(page)) for page in running]
+    names = {page: name_of(page) for page in running}
+    return [
+        pytest.param(page, marks=[mark for mark, marked in marks.items() if name in marked], id=name)
+        for page, name in names.items()
+    ]
 
 
 @pytest.mark.parametrize("page", with_code())
