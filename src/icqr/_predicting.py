@@ -559,20 +559,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 f"X and y look swapped: X has the shape {np.shape(X)} and y {np.shape(y)}; write fit(X, y), with a "
                 "table X and one number per row in y"
             )
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # forget what an earlier fit learned
-        # The bounds stay those of the fitted coverage. A later `set_params(coverage=…)` only asks for another coverage
-        # of the same bounds, as `predict_interval(X, coverage=…)` does.
-        self.coverage_ = self.coverage
-        self.conformity_ = Conformity(
-            self.conformity,
-            self.symmetric,
-            self.side,
-            y_min=-math.inf if self.y_min is None else self.y_min,
-            y_max=math.inf if self.y_max is None else self.y_max,
-            ties=self.ties,
-        )
-        self.n_crossed_ = {}
+        self._forget()
         seeds = Seeds(*check_random_state(self.random_state).randint(2**31 - 1, size=len(Seeds._fields)).tolist())
         if self.ties == "random":
             self.ties_seed_ = seeds.ties  # kept, so that one fitted model always gives the same intervals
@@ -587,20 +574,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             rows = replace(rows, X=settle_kinds(rows.X))
 
         check_pair(X_calibration, y_calibration)
-        how, why_not = calibration or self.calibration, self._why_not_cross(X_calibration, order)
-        if order is not None and X_calibration is not None:
-            raise ValueError(
-                "order says which rows of X calibrate, but X_calibration is given, whose rows do; give one of them"
-            )
-        if order is not None and how == "all":
-            raise ValueError(
-                "order says which rows train and which calibrate, but the estimator is fitted already, so that all "
-                "rows calibrate; leave order out, and give fit the newest rows alone"
-            )
-        if how == "cross" and why_not is not None:
-            raise ValueError(why_not)
-        if how == "auto":
-            how = "cross" if why_not is None and len(rows) < FEW_ROWS else "split"
+        how = self._how_to_calibrate(calibration or self.calibration, len(rows), X_calibration, order)
         train = scored = rows
         if X_calibration is not None:
             with naming("calibration rows"):
@@ -622,6 +596,41 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.n_train_ = 0 if is_prefit(self.estimator) else len(train)
         params = _check_method_params(rows.X, params, indices=train.index)
         return Prepared(train, scored, params, seeds, crosses=how == "cross")
+
+    def _forget(self) -> None:
+        """Forget what an earlier fit learned, and note what a fitted model keeps of its parameters."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        # The bounds stay those of the fitted coverage. A later `set_params(coverage=…)` only asks for another coverage
+        # of the same bounds, as `predict_interval(X, coverage=…)` does.
+        self.coverage_ = self.coverage
+        self.conformity_ = Conformity(
+            self.conformity,
+            self.symmetric,
+            self.side,
+            y_min=-math.inf if self.y_min is None else self.y_min,
+            y_max=math.inf if self.y_max is None else self.y_max,
+            ties=self.ties,
+        )
+        self.n_crossed_ = {}
+
+    def _how_to_calibrate(self, how: str, n_rows: int, X_calibration: object, order: object) -> str:
+        """Return "split", "cross", "all" or "none", see `_prepare`, or raise if what was asked for can't be."""
+        if order is not None and X_calibration is not None:
+            raise ValueError(
+                "order says which rows of X calibrate, but X_calibration is given, whose rows do; give one of them"
+            )
+        if order is not None and how == "all":
+            raise ValueError(
+                "order says which rows train and which calibrate, but the estimator is fitted already, so that all "
+                "rows calibrate; leave order out, and give fit the newest rows alone"
+            )
+        why_not_cross = self._why_not_cross(X_calibration, order)
+        if how == "cross" and why_not_cross is not None:
+            raise ValueError(why_not_cross)
+        if how == "auto":
+            return "cross" if why_not_cross is None and n_rows < FEW_ROWS else "split"
+        return how
 
     def _check_parameters(self) -> None:
         check_coverage(self.coverage)
