@@ -678,3 +678,11 @@ def test_good_news_is_told() -> None:
     assert str(found) == found.summary
     assert abs(found.numbers["excess_risk_l1"]) < 3 * found.numbers["excess_risk_l1_error"]
     assert (found.regions.loc[found.regions["kind"] == "group", "verdict"] == "holds").all()
+
+
+def test_no_region_holds_nearly_all_rows() -> None:
+    """A customer who is always covered does not make "all others" a region that somebody can act on."""
+    customer = np.arange(4000) % 20
+    y = np.where((customer > 0) & (np.arange(4000) % 7 == 0), 3.0, 0.0)
+    found = audit(y, np.full((4000, 2), [-1.0, 1.0]), pd.DataFrame({"customer": customer.astype(str)}), coverage=0.9)
+    assert not found.regions["region"].str.contains("≠").any()

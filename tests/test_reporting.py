@@ -536,7 +536,7 @@ def test_bare_intervals_with_their_rows_have_pictures(tmp_path: Path) -> None:
     assert "Prediction intervals for sales" in page
     bounds[0] = -INF, INF
     page = written(tmp_path, audit(y, bounds, coverage=0.9), y, methods=bounds)
-    assert re.findall(r'<figure id="picture-(\w+)"', page) == ["coverage_by_region", "widths"]
+    assert re.findall(r'<figure id="picture-(\w+)"', page) == ["widths"]
     assert "∞" in page
 
 

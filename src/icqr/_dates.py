@@ -66,7 +66,7 @@ def as_dates(column: pd.Series[Any]) -> Dates:
     except ValueError as error:
         raise ValueError(
             f"Column {column.name!r} held dates in training and now holds something else, or dates that are not "
-            f"written like 2024-03-31: {error}. pd.to_datetime(…, format=…) reads other forms."
+            f"written like 2024-03-31: {str(error).splitlines()[0]}. pd.to_datetime(…, format=…) reads other forms."
         ) from error
     dates[column.notna().to_numpy()] = read.to_numpy(dtype="datetime64[us]")
     return dates

@@ -31,6 +31,8 @@ from icqr.metrics.marginal import equal_widths
 
 #: Smaller regions are no candidates.
 FEWEST_ROWS = 20
+#: A region of a larger share of the rows is all rows, more or less.
+LARGEST_SHARE = 0.8
 #: The number of regions to keep: those that look worst, and those that cover most.
 MOST_UNDER, MOST_OVER = 14, 5
 #: A region that shares more of its rows with a better one (Jaccard's index) says nothing new.
@@ -110,7 +112,8 @@ def find_regions(columns: Sequence[Column], values: FloatArray, covered: BoolArr
 
     Candidates are bins of each column, values, missing values, and the nodes of a shallow tree on "covered". They are
     ranked by the binomial z-score of their coverage, less a tenth for each further condition: a plain rule beats one
-    that only fits noise better. A region that says nothing new beside a better one is left out.
+    that only fits noise better. A region that says nothing new beside a better one is left out, and so is one that
+    holds nearly all rows: nobody can act on "all customers but one".
 
     Examples
     --------
@@ -124,7 +127,7 @@ def find_regions(columns: Sequence[Column], values: FloatArray, covered: BoolArr
     for region in _candidates(columns, values, covered):
         mask = region.mask(values)
         score = _z_score(mask, covered, coverage) * 0.9 ** (len(region.rule) - 1)
-        if not mask.all() and not math.isnan(score):
+        if mask.mean() <= LARGEST_SHARE and not math.isnan(score):
             scored.append((score, region))
     scored.sort(key=lambda pair: pair[0])
 
