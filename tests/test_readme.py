@@ -29,13 +29,13 @@ DRAWING = ("docs/howto/audit.md", "docs/howto/moving.md")
 
 
 def with_code() -> list[object]:
-    marks = {pytest.mark.slow: SLOW, pytest.mark.draws_globally: DRAWING}
-    running = [page for page in PAGES if pages.BLOCK.search(page.read_text(encoding="utf-8"))]
-    names = {page: name_of(page) for page in running}
-    return [
-        pytest.param(page, marks=[mark for mark, marked in marks.items() if name in marked], id=name)
-        for page, name in names.items()
-    ]
+    params = []
+    for page in PAGES:
+        if pages.BLOCK.search(page.read_text(encoding="utf-8")):
+            name = name_of(page)
+            marks = [pytest.mark.slow] * (name in SLOW) + [pytest.mark.draws_globally] * (name in DRAWING)
+            params.append(pytest.param(page, marks=marks, id=name))
+    return params
 
 
 @pytest.mark.parametrize("page", with_code())
