@@ -1023,6 +1023,13 @@ UNSOUND: dict[str, tuple[Change, str]] = {
         r"asks skops for pandas\.read_pickle \(ConstructorFromReduceNode\)",
     ),
     "table": (setting("model.described_.1.0.0", plain([])), "columns of a table must be of the same length"),
+    "no words": (setting("model.described_", plain(None)), "described_ must be a table with a rule for each of the 3"),
+    "words under another name": (
+        lambda schema, files: (content := node_at(schema, "model")["content"]["content"]).update(
+            described=content.pop("described_")
+        ),
+        "described_ must be a table with a rule for each of the 3 groups",
+    ),
     "method": (setting("model.model_.models_.0._preprocess_X", FLOAT), "in place of its method '_preprocess_X'"),
     "check": (setting_array("predicted", "", (0, 2), 1e6), "predicts other values"),
     "tree: cycle": (setting_array(HIST_TREE, "left", 0, 0), "children of a tree's node must come after it"),

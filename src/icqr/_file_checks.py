@@ -405,6 +405,9 @@ def check_model(model: Any) -> None:
             raise ModelFileError("signed scores must have folds after cross-calibration, and only then")
     if len(numbers) > 1:
         raise ModelFileError(f"the numbers of groups don't fit together: {sorted(numbers)}")
+    described = getattr(model, "described_", None)
+    if not (isinstance(described, pd.DataFrame) and len(described) == model.n_groups_ and "rule" in described):
+        raise ModelFileError(f"described_ must be a table with a rule for each of the {model.n_groups_} groups")
     for name, n_axes, values in sorted_arrays:
         if values.dtype != np.float64 or values.ndim != n_axes or not (np.sort(values, axis=0) == values).all():
             raise ModelFileError(f"the calibration {name} must be sorted numbers in each group")
